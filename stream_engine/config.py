@@ -1,0 +1,228 @@
+"""Every setting, once: defaults < TOML file < environment variables.
+
+A setting ``[kafka] group_id`` is the variable ``STREAM_ENGINE_KAFKA_GROUP_ID``. ``KAFKA_BOOTSTRAP_SERVERS``
+is read as well, because every Kafka user already has it set.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+PREFIX = "STREAM_ENGINE_"
+
+
+class ConfigError(ValueError):
+    """A setting is unknown, has the wrong type or is out of range; the message names the setting."""
+
+
+def _require(condition: bool, setting: str, rule: str, value: object) -> None:
+    if not condition:
+        raise ConfigError(f"{setting} = {value!r}: must be {rule}")
+
+
+def _default_run_dir() -> Path:
+    return Path(tempfile.gettempdir()) / f"stream-engine-{os.getuid()}"
+
+
+def _default_board() -> Path:
+    shm = Path("/dev/shm")  # noqa: S108 - shared memory is the point
+    folder = shm if shm.is_dir() and os.access(shm, os.W_OK) else _default_run_dir()
+    return folder / f"stream-engine-{os.getuid()}.board"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    """Where records come from and where bad ones go."""
+
+    bootstrap_servers: str = "127.0.0.1:9092"
+    group_id: str = "stream-engine"
+    bars_topic: str = "market.bars"
+    dead_letter_suffix: str = ".dlq"
+    partitions: int = 4
+    """Partitions of topics that this project creates; a topic that exists is taken as it is."""
+    replication_factor: int = 1
+    offset_reset: Literal["earliest", "latest", "fail"] = "earliest"
+    """What to do where a partition has no committed offset, or one that has aged out."""
+    poll_records: int = 500
+    max_rebuild_records: int = 100_000
+    """A rebuild replays at most this many records of a partition."""
+    session_timeout_ms: int = 45_000
+
+    def __post_init__(self) -> None:
+        _require(bool(self.bootstrap_servers.strip()), "kafka.bootstrap_servers", "host:port[,host:port]", "")
+        _require(self.partitions > 0, "kafka.partitions", "positive", self.partitions)
+        _require(self.poll_records > 0, "kafka.poll_records", "positive", self.poll_records)
+        _require(self.max_rebuild_records > 0, "kafka.max_rebuild_records", "positive", self.max_rebuild_records)
+        _require(bool(self.bars_topic), "kafka.bars_topic", "a topic name", self.bars_topic)
+
+    @property
+    def dead_letter_topic(self) -> str:
+        return self.bars_topic + self.dead_letter_suffix
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """The model and the budget of the process that runs it."""
+
+    model: str = "embedded"
+    device: str = "cpu"
+    dtype: str = "float32"
+    quantization: Literal["none", "int8", "nf4"] = "none"
+    threads: int = 0
+    """CPU threads of the forward pass; 0 leaves one core to the other processes."""
+    preposition: Literal["fused", "idle", "off"] = "fused"
+    max_sessions: int = 64
+    """Sessions with resident KV cells; further ones fall back to tokens only, least recently used first."""
+    total_cells: int = 0
+    """Cell budget (one cell = one token's KV over all layers); 0 sizes it for ``max_sessions``."""
+    step_tokens: int = 512
+    """Bound on the tokens of one step, hence on how long a waiting query waits."""
+    commit_every: int = 4
+    """A waiting commit joins every k-th query step, so that neither starves."""
+    max_deferrals: int = 8
+    """A rider may be left out of at most this many commits in a row."""
+    credits: int = 4096
+    """Records that may be in flight between a consumer and the engine."""
+    stuck_after_s: float = 10.0
+    """Not ready when a work item is older than this."""
+    check_integrity: bool = False
+    """Check cells = tokens = boundary whenever idle (always on in the tests)."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_sessions", "step_tokens", "commit_every", "credits"):
+            _require(getattr(self, name) > 0, f"engine.{name}", "positive", getattr(self, name))
+        for name in ("threads", "total_cells", "max_deferrals"):
+            _require(getattr(self, name) >= 0, f"engine.{name}", "zero or positive", getattr(self, name))
+        _require(self.stuck_after_s > 0, "engine.stuck_after_s", "positive", self.stuck_after_s)
+
+
+@dataclass(frozen=True, slots=True)
+class BoardSettings:
+    """The ready board: shared memory between the engine and the API workers."""
+
+    path: Path = field(default_factory=_default_board)
+    slots: int = 4096
+    max_sessions: int = 4096
+    lease_s: float = 2.0
+    """Readers refuse every slot once the engine's heartbeat is older than this."""
+
+    def __post_init__(self) -> None:
+        _require(self.slots > 0, "board.slots", "positive", self.slots)
+        _require(self.max_sessions > 0, "board.max_sessions", "positive", self.max_sessions)
+        _require(self.lease_s > 0, "board.lease_s", "positive", self.lease_s)
+
+
+@dataclass(frozen=True, slots=True)
+class TransportSettings:
+    """ZeroMQ endpoints of the engine. The defaults are Unix sockets in a folder of this user."""
+
+    engine: str = field(default_factory=lambda: f"ipc://{_default_run_dir()}/engine.sock")
+    events: str = field(default_factory=lambda: f"ipc://{_default_run_dir()}/events.sock")
+
+    def __post_init__(self) -> None:
+        for name in ("engine", "events"):
+            value = getattr(self, name)
+            _require(value.startswith(("ipc://", "tcp://")), f"transport.{name}", "ipc://... or tcp://...", value)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """The HTTP API."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    workers: int = 1
+    engine_timeout_s: float = 10.0
+    """How long a request waits for the engine beyond its own ``wait_ms``."""
+    max_body_bytes: int = 65_536
+    max_wait_ms: int = 30_000
+    event_queue: int = 1000
+    """Events a slow subscriber may fall behind before it is dropped."""
+    heartbeat_s: float = 15.0
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.port < 65536, "api.port", "0..65535", self.port)
+        _require(self.workers > 0, "api.workers", "positive", self.workers)
+        _require(self.event_queue > 0, "api.event_queue", "positive", self.event_queue)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings of one deployment."""
+
+    kafka: KafkaSettings = field(default_factory=KafkaSettings)
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    board: BoardSettings = field(default_factory=BoardSettings)
+    transport: TransportSettings = field(default_factory=TransportSettings)
+    api: ApiSettings = field(default_factory=ApiSettings)
+
+    @classmethod
+    def load(cls, file: Path | None = None, env: Mapping[str, str] | None = None) -> Config:
+        """Defaults, then ``file`` (TOML), then the environment. Raises ConfigError naming the setting."""
+        values: dict[str, dict[str, Any]] = {}
+        if file is not None:
+            values = _read_toml(file)
+        for section, name, text in _from_environment(os.environ if env is None else env):
+            values.setdefault(section, {})[name] = text
+        sections = {f.name: f.default_factory for f in fields(cls)}
+        built: dict[str, Any] = {}
+        for section, settings in values.items():
+            kind = sections.get(section)
+            if kind is None:
+                raise ConfigError(f"[{section}]: no such section; there are {', '.join(sections)}")
+            built[section] = _build(section, kind, settings)
+        return cls(**built)
+
+
+def _read_toml(file: Path) -> dict[str, dict[str, Any]]:
+    try:
+        content = tomllib.loads(file.read_text())
+    except OSError as error:
+        raise ConfigError(f"configuration file {file}: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"configuration file {file}: {error}") from error
+    for section, settings in content.items():
+        if not isinstance(settings, dict):
+            raise ConfigError(f"{section}: belongs in a section, such as [engine]")
+    return content
+
+
+def _from_environment(env: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    found: list[tuple[str, str, str]] = []
+    if env.get("KAFKA_BOOTSTRAP_SERVERS"):
+        found.append(("kafka", "bootstrap_servers", env["KAFKA_BOOTSTRAP_SERVERS"]))
+    sections = {f.name for f in fields(Config)}
+    for variable, text in env.items():
+        section, _, name = variable.removeprefix(PREFIX).lower().partition("_")
+        # Other STREAM_ENGINE_ variables (the config file's own path, the cache folder) are not settings.
+        if variable.startswith(PREFIX) and section in sections:
+            found.append((section, name, text))
+    return found
+
+
+def _build(section: str, kind: Any, settings: dict[str, Any]) -> Any:
+    known = {f.name for f in fields(kind)}
+    for name in settings:
+        if name not in known:
+            raise ConfigError(f"{section}.{name}: no such setting; [{section}] has {', '.join(sorted(known))}")
+    try:
+        return msgspec.convert(settings, kind, strict=False, dec_hook=_decode)
+    except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, ConfigError):
+            raise error.__cause__ from None
+        message, _, path = str(error).partition(" - at `$.")
+        raise ConfigError(f"{section}.{path.rstrip('`') or '?'}: {message}") from error
+
+
+def _decode(kind: type, value: Any) -> Any:
+    if kind is Path and isinstance(value, str):
+        return Path(value).expanduser()
+    raise TypeError(f"expected {kind.__name__}")

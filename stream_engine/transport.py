@@ -1,0 +1,191 @@
+"""ZeroMQ sockets between the processes: requests to the engine, replies and events from it.
+
+The engine binds a ROUTER (requests) and a PUB (events). Every other process connects a DEALER, and the API
+also a SUB. Frames of a request are ``[correlation id, message]``; a reply repeats the id, a message that
+answers no request (an acknowledgement, say) carries an empty one. Sockets are opened by the process that
+uses them, never before a fork.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import zmq
+import zmq.asyncio
+
+from stream_engine.config import TransportSettings
+from stream_engine.messages import Event, EventEnvelope, FromEngine, ToEngine
+
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+class EngineUnavailable(RuntimeError):
+    """The engine did not answer in time: it is starting, restarting, or not there."""
+
+
+def _prepare(endpoint: str) -> None:
+    """An ipc endpoint is a file: its folder must exist and belongs to this user only."""
+    if endpoint.startswith("ipc://"):
+        Path(endpoint.removeprefix("ipc://")).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Where a reply goes: the socket identity and the correlation id of the request."""
+
+    identity: bytes
+    correlation: bytes = b""
+
+    def unsolicited(self) -> Peer:
+        return Peer(self.identity)
+
+
+class EngineServer:
+    """The engine's side; used by the engine thread only."""
+
+    def __init__(self, settings: TransportSettings) -> None:
+        self._context = zmq.Context()
+        self._decoder = msgspec.msgpack.Decoder(ToEngine)
+        self._router = self._context.socket(zmq.ROUTER)
+        self._events = self._context.socket(zmq.PUB)
+        self._router.setsockopt(zmq.LINGER, 500)
+        # Credits and the API's own limits bound what is queued here, so nothing may be dropped silently.
+        self._router.setsockopt(zmq.SNDHWM, 0)
+        self._events.setsockopt(zmq.LINGER, 500)
+        self._events.setsockopt(zmq.SNDHWM, 100_000)
+        for socket, endpoint in ((self._router, settings.engine), (self._events, settings.events)):
+            _prepare(endpoint)
+            socket.bind(endpoint)
+        self.malformed = 0
+
+    def receive(self, timeout_ms: int, limit: int = 256) -> list[tuple[Peer, ToEngine]]:
+        """Messages that have arrived, at most ``limit``; waits up to ``timeout_ms`` for the first."""
+        received: list[tuple[Peer, ToEngine]] = []
+        if timeout_ms and not self._router.poll(timeout_ms):
+            return received
+        while len(received) < limit:
+            try:
+                identity, correlation, payload = self._router.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                break
+            except ValueError:  # not three frames: a stranger on the socket
+                self.malformed += 1
+                continue
+            try:
+                received.append((Peer(identity, correlation), self._decoder.decode(payload)))
+            except msgspec.MsgspecError:
+                self.malformed += 1
+        return received
+
+    def send(self, peer: Peer, message: FromEngine) -> None:
+        self._router.send_multipart((peer.identity, peer.correlation, _ENCODER.encode(message)))
+
+    def publish(self, boot_id: str, sequence: int, event: Event) -> None:
+        self._events.send(_ENCODER.encode(EventEnvelope(boot_id, sequence, event)))
+
+    def close(self) -> None:
+        self._router.close()
+        self._events.close()
+        self._context.term()
+
+
+class EngineLink:
+    """A consumer's side: send without waiting, drain what came back. One thread."""
+
+    def __init__(self, settings: TransportSettings) -> None:
+        self._context = zmq.Context()
+        self._decoder = msgspec.msgpack.Decoder(FromEngine)
+        self._socket = self._context.socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        # Messages to an engine that is away would be delivered to the next one; fencing refuses those, and
+        # the bound on records in flight keeps the queue short.
+        self._socket.connect(settings.engine)
+
+    def send(self, message: ToEngine) -> None:
+        self._socket.send_multipart((b"", _ENCODER.encode(message)))
+
+    def drain(self, timeout_ms: int = 0) -> list[FromEngine]:
+        """Every message that has arrived; waits up to ``timeout_ms`` for the first."""
+        received: list[FromEngine] = []
+        if timeout_ms and not self._socket.poll(timeout_ms):
+            return received
+        while True:
+            try:
+                _, payload = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return received
+            received.append(self._decoder.decode(payload))
+
+    def close(self) -> None:
+        self._socket.close()
+        self._context.term()
+
+
+class EngineClient:
+    """The API's side: many concurrent requests over one socket, matched by correlation id."""
+
+    def __init__(self, settings: TransportSettings) -> None:
+        self._settings = settings
+        self._context = zmq.asyncio.Context()
+        self._decoder = msgspec.msgpack.Decoder(FromEngine)
+        self._numbers = itertools.count(1)
+        self._pending: dict[bytes, asyncio.Future[FromEngine]] = {}
+        self._socket: zmq.asyncio.Socket | None = None
+        self._reader: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._socket = self._context.socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.connect(self._settings.engine)
+        self._reader = asyncio.create_task(self._read())
+
+    async def request(self, message: ToEngine, timeout_s: float) -> FromEngine:
+        """The engine's reply. Raises EngineUnavailable when none comes within ``timeout_s``."""
+        if self._socket is None:
+            raise EngineUnavailable("the client is not started")
+        correlation = next(self._numbers).to_bytes(8, "big")
+        future: asyncio.Future[FromEngine] = asyncio.get_running_loop().create_future()
+        self._pending[correlation] = future
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._socket.send_multipart((correlation, _ENCODER.encode(message)))
+                return await future
+        except TimeoutError:
+            raise EngineUnavailable(f"no answer from the engine within {timeout_s:g} s") from None
+        finally:
+            self._pending.pop(correlation, None)
+
+    async def events(self) -> AsyncIterator[EventEnvelope]:
+        """Events from now on. Subscribe first, take a snapshot then, and skip what it already holds."""
+        socket = self._context.socket(zmq.SUB)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.RCVHWM, 100_000)
+        socket.subscribe(b"")
+        socket.connect(self._settings.events)
+        decoder = msgspec.msgpack.Decoder(EventEnvelope)
+        try:
+            while True:
+                yield decoder.decode(await socket.recv())
+        finally:
+            socket.close()
+
+    async def _read(self) -> None:
+        assert self._socket is not None
+        while True:
+            correlation, payload = await self._socket.recv_multipart()
+            future = self._pending.get(correlation)
+            if future is not None and not future.done():
+                future.set_result(self._decoder.decode(payload))
+
+    async def close(self) -> None:
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.gather(self._reader, return_exceptions=True)
+        if self._socket is not None:
+            self._socket.close()
+        self._context.term()
