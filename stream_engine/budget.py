@@ -1,0 +1,90 @@
+"""The cell budget: which session's KV lies where, and whether an entry still fits. Ids only, no tensors."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetShape:
+    """Sizes in cells. A session's share is one contiguous extent: the live slab from its start, and the
+    last ``reserve`` cells kept for the second slab of the window swap. ``prefix_base`` is where the frozen
+    prefix lies, behind all shares, once for all sessions."""
+
+    total: int
+    max_sessions: int
+    reserve: int
+    prefix: int
+
+    def __post_init__(self) -> None:
+        if self.share <= self.reserve + self.prefix:
+            raise ValueError(
+                f"engine.total_cells = {self.total}: a share of {self.share} cells for each of engine.max_sessions"
+                f" = {self.max_sessions} sessions has no room beside the second slab's {self.reserve};"
+                " raise the first or lower the second"
+            )
+
+    @property
+    def share(self) -> int:
+        return self.total // self.max_sessions
+
+    @property
+    def prefix_base(self) -> int:
+        return self.share * self.max_sessions
+
+    @property
+    def cells(self) -> int:
+        """Cells that the KV store must have."""
+        return self.prefix_base + self.prefix
+
+    def headroom(self, live: int) -> int:
+        """``B`` of Alg. 1: cells that entries may take behind ``live`` resident ones."""
+        return self.share - live - self.reserve
+
+
+class CellBudget:
+    """Extents of resident sessions, least recently used first."""
+
+    def __init__(self, shape: BudgetShape) -> None:
+        self.shape = shape
+        self._free = [index * shape.share for index in reversed(range(shape.max_sessions))]
+        self._resident: OrderedDict[str, int] = OrderedDict()
+
+    def base_of(self, session: str) -> int | None:
+        return self._resident.get(session)
+
+    @property
+    def resident(self) -> tuple[str, ...]:
+        """Sessions with an extent, least recently used first."""
+        return tuple(self._resident)
+
+    @property
+    def has_free(self) -> bool:
+        return bool(self._free)
+
+    def acquire(self, session: str, keep: Collection[str] = ()) -> tuple[int, str | None] | None:
+        """An extent for ``session``: its base, and the session that lost its own (never one of ``keep``).
+        None when every extent belongs to ``keep``."""
+        if session in self._resident:
+            return self._resident[session], None
+        evicted = None
+        if not self._free:
+            evicted = next((other for other in self._resident if other not in keep), None)
+            if evicted is None:
+                return None
+            self.release(evicted)
+        base = self._free.pop()
+        self._resident[session] = base
+        return base, evicted
+
+    def touch(self, session: str) -> None:
+        """The session was asked something: it is the last to be evicted now."""
+        if session in self._resident:
+            self._resident.move_to_end(session)
+
+    def release(self, session: str) -> None:
+        base = self._resident.pop(session, None)
+        if base is not None:
+            self._free.append(base)

@@ -1,0 +1,131 @@
+"""Partitions this engine owns: fencing, order, and the offset up to which everything is applied. Ids only.
+
+A partition's batches are taken in order, but their records settle per session; the applied offset moves
+over batches whose every record is settled.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from stream_engine.messages import Ack, Assign, Batch, Rejected, Refused
+from stream_engine.session import Source
+
+
+class PartitionState(Enum):
+    REPLAYING = "REPLAYING"
+    """Windows are being refilled; sessions are not served."""
+    LIVE = "LIVE"
+
+
+@dataclass(slots=True)
+class OpenBatch:
+    """A batch whose records are not all settled; ``unsettled`` counts those."""
+
+    last: int
+    unsettled: int
+    rejected: list[Rejected] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Partition:
+    """``applied`` is the next offset to apply; ``taken`` the last offset of the newest batch taken;
+    ``live_from`` where the replay ends. ``sessions`` are those fed by this partition."""
+
+    source: Source
+    generation: int
+    applied: int
+    taken: int
+    live_from: int
+    state: PartitionState
+    open: deque[OpenBatch] = field(default_factory=deque)
+    sessions: set[str] = field(default_factory=set)
+    records: int = 0
+
+
+class PartitionTable:
+    """Owned partitions by source. ``floor_of`` gives the oldest offset that a session's window needs."""
+
+    def __init__(self, boot_id: str, floor_of: Callable[[str], int | None]) -> None:
+        self._boot_id = boot_id
+        self._floor_of = floor_of
+        self._partitions: dict[Source, Partition] = {}
+
+    def all(self) -> tuple[Partition, ...]:
+        return tuple(self._partitions.values())
+
+    def get(self, source: Source) -> Partition | None:
+        return self._partitions.get(source)
+
+    def applied(self, partition: int, topic: str | None = None) -> int | None:
+        """Next offset to apply of that partition number, of ``topic`` where one is named."""
+        for owned in self._partitions.values():
+            if owned.source.partition == partition and topic in (None, owned.source.topic):
+                return owned.applied
+        return None
+
+    def assign(self, message: Assign) -> Partition | None:
+        """Take a partition, or fence the earlier life of one that is still owned (its sessions stay, and
+        records it has applied come again as duplicates). None when a newer generation owns it already."""
+        source = Source(message.topic, message.partition)
+        owned = self._partitions.get(source)
+        if owned is not None and owned.generation >= message.generation:
+            return None
+        if owned is not None and owned.applied >= message.start:
+            owned.generation = message.generation
+            owned.taken = message.start - 1
+            owned.open.clear()
+            return owned
+        state = PartitionState.LIVE if message.live_from <= message.start else PartitionState.REPLAYING
+        fresh = Partition(
+            source, message.generation, message.start, message.start - 1, max(message.live_from, message.start), state
+        )
+        self._partitions[source] = fresh
+        return fresh
+
+    def revoke(self, source: Source, generation: int) -> Partition | None:
+        """Give a partition up; None when a newer generation owns it."""
+        owned = self._partitions.get(source)
+        if owned is None or owned.generation > generation:
+            return None
+        return self._partitions.pop(source)
+
+    def take(self, batch: Batch) -> Partition | Refused:
+        """The partition, when the batch is of its generation and follows the last one taken."""
+        owned = self._partitions.get(Source(batch.topic, batch.partition))
+        if owned is None:
+            return self._refuse(batch, None, "this engine does not own the partition")
+        if owned.generation != batch.generation:
+            return self._refuse(batch, None, f"the partition is of generation {owned.generation} by now")
+        if owned.taken != batch.follows:
+            return self._refuse(batch, owned.taken, f"the last batch taken ends at offset {owned.taken}")
+        owned.taken = batch.last
+        owned.records += batch.consumed
+        return owned
+
+    def settle(self, owned: Partition) -> Ack | None:
+        """Move ``applied`` over the settled batches at the front; the acknowledgement to send, if it moved."""
+        last, rejected = None, []
+        while owned.open and owned.open[0].unsettled == 0:
+            done = owned.open.popleft()
+            last = done.last
+            rejected.extend(done.rejected)
+        if last is None:
+            return None
+        owned.applied = max(owned.applied, last + 1)
+        floors = [floor for session in owned.sessions if (floor := self._floor_of(session)) is not None]
+        return Ack(
+            self._boot_id,
+            owned.source.topic,
+            owned.source.partition,
+            owned.generation,
+            last,
+            min([*floors, owned.applied]),
+            tuple(rejected),
+        )
+
+    def _refuse(self, batch: Batch, expected: int | None, reason: str) -> Refused:
+        return Refused(self._boot_id, batch.topic, batch.partition, batch.generation, expected, reason)

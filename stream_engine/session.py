@@ -1,0 +1,180 @@
+"""A resident session: token log, live end, boundaries and what is known at its decision points. Ids only.
+
+The token log is the truth; KV cells are derived from it and can always be rebuilt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from stream_engine.messages import Record
+from stream_engine.model.builder import TokenBuilder
+from stream_engine.ready import ReadyDistribution
+from stream_engine.window import Region, RegionChange, StoredBar
+
+
+class SessionState(Enum):
+    EMPTY = "EMPTY"
+    WARMING_UP = "WARMING_UP"
+    """Fewer bars than the model was made for: answers say so, and none takes the fast path."""
+    LIVE = "LIVE"
+    FULL = "FULL"
+    """The region is at its capacity: the next commit swaps the window."""
+    REBUILDING = "REBUILDING"
+    """Windows are refilled from the log after a restart; nothing is answered yet."""
+    EVICTED = "EVICTED"
+    """Tokens only: the cells went to another session, and come back on demand."""
+
+
+_SERVING = {SessionState.WARMING_UP, SessionState.LIVE, SessionState.FULL}
+_TRANSITIONS: dict[SessionState, set[SessionState]] = {
+    SessionState.EMPTY: {*_SERVING, SessionState.REBUILDING, SessionState.EVICTED},
+    SessionState.REBUILDING: {*_SERVING, SessionState.EVICTED},
+    # An out-of-range bar starts a shorter region, so a serving session may go back to an earlier state.
+    SessionState.WARMING_UP: {*_SERVING, SessionState.EVICTED},
+    SessionState.LIVE: {*_SERVING, SessionState.EVICTED},
+    SessionState.FULL: {*_SERVING, SessionState.EVICTED},
+    SessionState.EVICTED: {*_SERVING, SessionState.EVICTED},
+}
+
+
+class IllegalTransition(RuntimeError):
+    """A session was moved to a state that does not follow from its present one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The one partition that feeds a session (one source a session)."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentBranch:
+    """An entry whose cells still lie behind the live end: ``cell`` is relative to the slab's base."""
+
+    tokens: tuple[int, ...]
+    cell: int
+
+
+@dataclass(slots=True)
+class SecondSlab:
+    """The next region, prefilled ahead of the swap: its token log and how much of it is resident."""
+
+    tokens: list[int]
+    resident: int
+
+    @property
+    def complete(self) -> bool:
+        return self.resident == len(self.tokens)
+
+
+@dataclass(slots=True)
+class Session:
+    """State of one stream key. Only the engine thread touches it.
+
+    ``resident`` counts the leading tokens of ``tokens`` whose KV is in cells; the rest is due.
+    ``version`` is the last applied offset + 1 for a Kafka-fed session, the number of settles otherwise.
+    """
+
+    id: str
+    builder: TokenBuilder
+    source: Source | None = None
+    state: SessionState = SessionState.EMPTY
+    region: Region = field(init=False)
+    tokens: list[int] = field(init=False)
+    turns: list[int] = field(default_factory=list)
+    resident: int = 0
+    version: int = 0
+    offset: int = -1
+    timestamp_ms: int = 0
+    pending: list[Record] = field(default_factory=list)
+    pending_since: float = 0.0
+    branches: list[ResidentBranch] = field(default_factory=list)
+    scratch_end: int = 0
+    ready: dict[str, ReadyDistribution] = field(default_factory=dict)
+    deferrals: int = 0
+    swaps: int = 0
+    second: SecondSlab | None = None
+    awaiting_tool: bool = False
+    incomplete: bool = False
+
+    def __post_init__(self) -> None:
+        self.region = Region(self.id, self.builder)
+        self.tokens = list(self.builder.prefix)
+
+    def move_to(self, state: SessionState) -> None:
+        if state is not self.state and state not in _TRANSITIONS[self.state]:
+            raise IllegalTransition(f"session {self.id!r}: {self.state.value} -> {state.value}")
+        self.state = state
+
+    @property
+    def serving(self) -> bool:
+        return self.state in _SERVING
+
+    @property
+    def current(self) -> bool:
+        """Every token of the log is resident."""
+        return self.resident == len(self.tokens)
+
+    @property
+    def window(self) -> int:
+        """Bars that a question is about."""
+        return min(len(self.region), self.builder.profile.window_bars)
+
+    @property
+    def event_time_us(self) -> int | None:
+        return self.region.bars[-1].bar.time_us if len(self.region) else None
+
+    def settled_state(self) -> SessionState:
+        """The serving state that the region's fill calls for."""
+        if self.turns and not len(self.region):
+            return SessionState.LIVE
+        if len(self.region) < self.builder.profile.window_bars:
+            return SessionState.WARMING_UP
+        return SessionState.FULL if self.region.full else SessionState.LIVE
+
+    def apply(self, record: Record) -> RegionChange:
+        """Advance the token log by one record. Returns what changed; ``resident`` is cut to what still holds
+        (O(1): the length is set, no cell is touched)."""
+        change = self.region.extend(StoredBar(bar, record.offset, record.timestamp_ms) for bar in record.bars)
+        if len(change.late) == len(record.bars):
+            return change
+        prefix = len(self.builder.prefix)
+        self.tokens = [*self.builder.prefix, *self.region.tokens(), *self.turns]
+        self.resident = min(self.resident, prefix + change.kept_tokens)
+        self.version = record.offset + 1
+        self.offset = record.offset
+        self.timestamp_ms = max(self.timestamp_ms, record.timestamp_ms)
+        if change.rebuilt:
+            self.swaps += len(self.region) >= self.builder.profile.window_bars
+        return change
+
+    def append_turn(self, tokens: tuple[int, ...]) -> None:
+        """Extend an agentic session's turns: durable tokens that are not bars."""
+        self.turns.extend(tokens)
+        self.tokens.extend(tokens)
+        self.version += 1
+
+    def forget_branches(self) -> None:
+        """The live end moves or the cells behind it are reused: nothing there may be resumed from."""
+        self.branches.clear()
+        self.scratch_end = self.resident
+
+    def invalidate(self) -> None:
+        """Any mutation: no ready distribution and no branch survives it (section 3.6)."""
+        self.ready.clear()
+        self.forget_branches()
+
+    def check_integrity(self) -> None:
+        """Cells = tokens = boundary. Raises AssertionError with what differs."""
+        expected = [*self.builder.prefix, *self.region.tokens(), *self.turns]
+        assert self.tokens == expected, f"session {self.id!r}: token log differs from its region"
+        assert 0 <= self.resident <= len(self.tokens), f"session {self.id!r}: more cells than tokens"
+        times = [stored.bar.time_us for stored in self.region.bars]
+        assert times == sorted(set(times)), f"session {self.id!r}: bars are out of order"
+        for branch in self.branches:
+            inside = self.resident <= branch.cell and branch.cell + len(branch.tokens) <= self.scratch_end
+            assert inside, f"session {self.id!r}: a branch lies outside its scratch cells"

@@ -1,0 +1,116 @@
+"""Standing queries: what is registered, which sessions it concerns, and what was answered last."""
+
+from __future__ import annotations
+
+import itertools
+from fnmatch import fnmatchcase
+
+from stream_engine.entry import Entry, entry_key, standing_entry
+from stream_engine.messages import AnswerChanged, StandingPut, StandingQuery
+from stream_engine.model.builder import TokenBuilder
+
+
+class StandingRegistry:
+    """Registered queries by id, and per session the entries they amount to.
+
+    Several queries with the same question share one entry: it is decoded once.
+    """
+
+    def __init__(self, builder: TokenBuilder) -> None:
+        self._builder = builder
+        self._queries: dict[str, StandingQuery] = {}
+        self._numbers = itertools.count(1)
+        self._entries: dict[str, tuple[Entry, ...]] = {}
+        self._answers: dict[tuple[str, str], AnswerChanged] = {}
+
+    def put(self, request: StandingPut, class_name: str) -> StandingQuery:
+        """Register, or replace the query of that id. Its earlier answers are forgotten when it changed."""
+        query_id = request.id or self._next_id()
+        query = StandingQuery(query_id, request.pattern, entry_key(request.question), request.on, class_=class_name)
+        if self._queries.get(query_id) != query:
+            self._forget(query_id)
+            self._queries[query_id] = query
+        return query
+
+    def get(self, query_id: str) -> StandingQuery | None:
+        return self._queries.get(query_id)
+
+    def all(self) -> tuple[StandingQuery, ...]:
+        return tuple(self._queries.values())
+
+    def delete(self, query_id: str) -> bool:
+        found = query_id in self._queries
+        self._forget(query_id)
+        return found
+
+    def matching(self, session: str) -> tuple[StandingQuery, ...]:
+        """Queries whose session or pattern (``*``, ``EUR*``) covers ``session``."""
+        return tuple(query for query in self._queries.values() if covers(query.session, session))
+
+    def entries(self, session: str) -> tuple[Entry, ...]:
+        """One entry per different question asked of ``session``, in order of registration."""
+        known = self._entries.get(session)
+        if known is None:
+            by_question: dict[str, Entry] = {}
+            for query in self.matching(session):
+                every = query.on == "commit" or (
+                    query.question in by_question and by_question[query.question].every_commit
+                )
+                by_question[query.question] = standing_entry(self._builder, query.question, query.class_, every)
+            known = self._entries[session] = tuple(by_question.values())
+        return known
+
+    def forget_session(self, session: str) -> None:
+        self._entries.pop(session, None)
+        for key in [key for key in self._answers if key[0] == session]:
+            del self._answers[key]
+
+    def evaluated(self, answer: AnswerChanged, on: str) -> AnswerChanged | None:
+        """Record an evaluation; returns the event to emit, or None where nothing changed and the query asked
+        for changes only."""
+        key = (answer.session, answer.query)
+        previous = self._answers.get(key)
+        event = AnswerChanged(
+            answer.session,
+            answer.query,
+            answer.question,
+            answer.answer,
+            previous.answer if previous else None,
+            previous is None,
+            class_=answer.class_,
+            gap=answer.gap,
+            confidence=answer.confidence,
+            session_version=answer.session_version,
+            topic=answer.topic,
+            partition=answer.partition,
+            offset=answer.offset,
+            event_time=answer.event_time,
+        )
+        self._answers[key] = event
+        changed = previous is None or previous.answer != answer.answer
+        return event if changed or on == "commit" else None
+
+    def answers(self, session: str | None, query: str | None) -> tuple[AnswerChanged, ...]:
+        """The newest evaluation of each query and session, optionally of one."""
+        return tuple(
+            answer
+            for answer in self._answers.values()
+            if session in (None, answer.session) and query in (None, answer.query)
+        )
+
+    def _next_id(self) -> str:
+        return next(name for n in self._numbers if (name := f"sq-{n}") not in self._queries)
+
+    def _forget(self, query_id: str) -> None:
+        self._queries.pop(query_id, None)
+        self._entries.clear()
+        for key in [key for key in self._answers if key[1] == query_id]:
+            del self._answers[key]
+
+
+def covers(pattern: str, session: str) -> bool:
+    """Whether a session id or pattern covers ``session``. Only ``*`` is special: ids may hold ``[`` and ``?``."""
+    if "*" not in pattern:
+        return pattern == session
+    escaped = pattern.replace("[", "[[]").replace("?", "[?]")
+    return fnmatchcase(session, escaped)

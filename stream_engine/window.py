@@ -1,0 +1,143 @@
+"""The data region: which bars are resident, in which units, as which tokens. Ids only, no tensors.
+
+A region holds from one to two windows of bars. What happens to it depends on the bars alone, never on how
+they were grouped into commits or on when the engine was idle, so a replay reproduces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stream_engine.messages import Bar
+from stream_engine.model.builder import TokenBuilder
+from stream_engine.model.frame import BarArrays, RegionFrame
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBar:
+    """A committed bar and the Kafka record that brought it (``offset`` -1 for pushed data)."""
+
+    bar: Bar
+    offset: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegionChange:
+    """What ``extend`` did. ``kept_tokens`` leading region tokens are as before (0 after a rebuild);
+    ``rebuilt`` says that the region has a new frame (a swap); ``late`` are bars older than the region."""
+
+    kept_tokens: int
+    rebuilt: bool
+    late: tuple[StoredBar, ...]
+
+
+class Region:
+    """Bars of one session, oldest first, with unique ascending times."""
+
+    def __init__(self, symbol: str, builder: TokenBuilder) -> None:
+        self._symbol = symbol
+        self._builder = builder
+        self._window = builder.profile.window_bars
+        self._capacity = builder.profile.region_bars
+        self.bars: list[StoredBar] = []
+        self.frame: RegionFrame | None = None
+        self._frame_bars = 0
+        self._anchor: tuple[int, ...] = ()
+        self._rows: list[tuple[int, ...]] = []
+
+    def __len__(self) -> int:
+        return len(self.bars)
+
+    @property
+    def full(self) -> bool:
+        """The next bar makes a swap."""
+        return len(self.bars) >= self._capacity
+
+    @property
+    def floor(self) -> int | None:
+        """Oldest offset that this region still needs."""
+        return self.bars[0].offset if self.bars else None
+
+    def tokens(self) -> list[int]:
+        """Anchor and bars, in order."""
+        flat = list(self._anchor)
+        for row in self._rows:
+            flat.extend(row)
+        return flat
+
+    def boundary(self, bars: int) -> int:
+        """Region tokens up to and including the first ``bars`` bars."""
+        return len(self._anchor) + sum(map(len, self._rows[:bars]))
+
+    def extend(self, bars: Iterable[StoredBar]) -> RegionChange:
+        """Add bars: newer ones append; an equal time replaces; one inside the region rolls back to its place
+        and the later bars are appended again; older ones are ``late`` and left out."""
+        late: list[StoredBar] = []
+        first_changed = len(self.bars)
+        rebuilt = False
+        for stored in bars:
+            if self.bars and stored.bar.time_us < self.bars[0].bar.time_us:
+                late.append(stored)
+                continue
+            first_changed = min(first_changed, self._place(stored))
+            rebuilt |= self._reframe(stored)
+        if rebuilt:
+            assert self.frame is not None
+            self._anchor = self._builder.anchor(self.frame)
+            self._rows = self._render(self.frame, self.bars)
+            return RegionChange(0, True, tuple(late))
+        kept = self.boundary(first_changed)
+        if first_changed < len(self.bars):
+            assert self.frame is not None
+            self._rows[first_changed:] = self._render(self.frame, self.bars[first_changed:])
+        return RegionChange(kept, False, tuple(late))
+
+    def next_tokens(self) -> list[int]:
+        """Tokens that the region will begin with after the swap that its next bar makes: the second slab.
+
+        They are known once the region is full, because the newest window fixes the next region's units."""
+        newest = self.bars[self._capacity - self._window :]
+        frame = self._fit(newest)
+        tokens = list(self._builder.anchor(frame))
+        for row in self._render(frame, newest):
+            tokens.extend(row)
+        return tokens
+
+    def _place(self, stored: StoredBar) -> int:
+        """Insert in time order; returns the index from which the region differs."""
+        index = len(self.bars)
+        while index and self.bars[index - 1].bar.time_us > stored.bar.time_us:
+            index -= 1
+        if index and self.bars[index - 1].bar.time_us == stored.bar.time_us:
+            self.bars[index - 1] = stored
+            return index - 1
+        self.bars.insert(index, stored)
+        return index
+
+    def _reframe(self, stored: StoredBar) -> bool:
+        """Give the region a new start or new units where it needs them; True when it did."""
+        if len(self.bars) > self._capacity:
+            del self.bars[: self._capacity - self._window]
+        elif self.frame is not None and not bool(self.frame.fits(np.array([stored.bar.close]))[0]):
+            # Outside the unit's range (a split, a crash): a region of the newest window, in its own units.
+            del self.bars[: max(0, len(self.bars) - self._window)]
+        elif self.frame is not None and not self._frame_bars < self._window <= len(self.bars):
+            # While warming up the first units serve; they are fitted once more when the window is complete.
+            return False
+        self.frame = self._fit(self.bars)
+        self._frame_bars = min(len(self.bars), self._window)
+        return True
+
+    def _fit(self, bars: Sequence[StoredBar]) -> RegionFrame:
+        return RegionFrame.fit(self._symbol, _columns(bars[: self._window]))
+
+    def _render(self, frame: RegionFrame, bars: Sequence[StoredBar]) -> list[tuple[int, ...]]:
+        return [tuple(row) for row in self._builder.bars(frame, _columns(bars)).tolist()]
+
+
+def _columns(bars: Sequence[StoredBar]) -> BarArrays:
+    return BarArrays.from_rows(stored.bar for stored in bars)
