@@ -1,0 +1,38 @@
+"""Fixtures that more than one test file uses."""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from stream_engine.localkafka import TemporaryKafka
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaBroker:
+    """A broker that tests share: they keep to topics and groups of their own and never stop it."""
+
+    bootstrap: str
+    """`host:port`, or a list of them with commas"""
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaBroker]:
+    """The broker of KAFKA_BOOTSTRAP_SERVERS, else a real one on a free port for the length of the run."""
+    if given := os.environ.get("KAFKA_BOOTSTRAP_SERVERS"):
+        yield KafkaBroker(given)
+        return
+    with TemporaryKafka() as own:
+        yield KafkaBroker(own.bootstrap)
+
+
+@pytest.fixture
+def topic_prefix(request: pytest.FixtureRequest) -> str:
+    """The beginning of topic and group names that no other test, and no earlier run, uses."""
+    name = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name)[:60].strip("-")
+    return f"{name}-{uuid.uuid4().hex[:8]}-"
