@@ -1,0 +1,62 @@
+"""The ready distribution: what is kept of the logits at a decision point, and the evidence beside it.
+
+Shared by the engine (which makes it), the board (which carries it between processes) and the gate.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import IntFlag
+
+
+class StateFlag(IntFlag):
+    """What a reader must know about the session's state beyond its version."""
+
+    NONE = 0
+    WARMING_UP = 1
+    """Fewer bars than the model was made for: no fast path."""
+    INCOMPLETE = 2
+    """The window could not be refilled completely (an aged-out offset)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyDistribution:
+    """The next-token distribution at decision point ``position`` (Eq. 1), reduced to what serving needs.
+
+    ``top1`` and ``top2`` are token ids; ``gap`` is the difference of their logits (Eq. 11);
+    ``top1_logit`` and ``log_partition`` (the log of the summed exponentials of all logits) are in nats;
+    ``fast_set_mass`` is the probability of the whole fast-answer set, 0 to 1.
+    """
+
+    position: int
+    top1: int
+    top2: int
+    gap: float
+    top1_logit: float
+    log_partition: float
+    fast_set_mass: float
+
+    @property
+    def confidence(self) -> float:
+        """Probability of ``top1``, 0 to 1."""
+        return math.exp(min(0.0, self.top1_logit - self.log_partition))
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The session state that a ready distribution was computed from.
+
+    ``topic_index`` counts in the board's list of topics; it, ``partition`` and ``offset`` are -1 for a
+    pushed session. ``event_time_us`` is the newest bar's time and ``record_time_ms`` the newest applied
+    record's Kafka time stamp, both since the Unix epoch; ``bars`` is the number of bars asked about.
+    """
+
+    session_version: int
+    topic_index: int
+    partition: int
+    offset: int
+    event_time_us: int
+    record_time_ms: int
+    bars: int
+    flags: StateFlag = StateFlag.NONE

@@ -1,0 +1,502 @@
+from __future__ import annotations
+
+import random
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from stream_engine import board_layout as layout
+from stream_engine.board import BoardError, BoardMeta, BoardReader, BoardWriter, Miss, ReadySlot, SlotRecord
+from stream_engine.gate import ClassGate, FastAnswer
+from stream_engine.ready import Evidence, ReadyDistribution, StateFlag
+
+META = BoardMeta(
+    topics=("market.bars",),
+    model="test",
+    profile_digest="p",
+    calibration_digest="c",
+    window_bars=32,
+    classes={"trend": ClassGate(2.0, True)},
+    answers={11: FastAnswer("trend", "up"), 12: FastAnswer("trend", "down")},
+    generic_class="trend",
+    noise=1e-4,
+)
+LEASE_S = 2.0
+
+
+class Clock:
+    """Nanoseconds that move only when told to."""
+
+    def __init__(self) -> None:
+        self.now = 10**12
+
+    def __call__(self) -> int:
+        return self.now
+
+    def forward(self, seconds: float) -> None:
+        self.now += int(seconds * 1e9)
+
+
+class Bench:
+    """A writer and readers of one board, on one clock."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.clock = Clock()
+        self.writer = self.create()
+
+    def create(self, *, max_sessions: int = 4, slots: int = 8, workers: int = 2) -> BoardWriter:
+        self.writer = BoardWriter.create(
+            self.path, META, max_sessions, slots, workers, LEASE_S, max_partitions=2, clock=self.clock
+        )
+        return self.writer
+
+    def reader(self, worker: int = 0) -> BoardReader:
+        return BoardReader.open(self.path, worker, clock=self.clock)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path / "ready.board")
+
+
+def record(entry_key: str = "", version: int = 1) -> SlotRecord:
+    return SlotRecord(
+        entry_key,
+        ReadyDistribution(100 + version, 11, 12, 3.5, 9.25, 9.5, 0.75),
+        Evidence(version, 0, 3, version - 1, 1_700_000_000_000_000, -5, 32, StateFlag.INCOMPLETE),
+        token_hash=(1 << 64) - version,
+        ready_time_ms=1_700_000_000_001,
+    )
+
+
+def hit(result: ReadySlot | Miss) -> ReadySlot:
+    assert isinstance(result, ReadySlot), result
+    return result
+
+
+def sequence_word(slot: ReadySlot, writer: BoardWriter) -> int:
+    """Word number of the sequence word of the bank that was read."""
+    geometry = writer._geometry
+    start = geometry.slot_base + (slot.cell // 2) * geometry.slot_bytes + layout.SLOT_HEAD_BYTES
+    return (start + (slot.cell & 1) * layout.BANK_BYTES) // 8
+
+
+def test_what_is_published_is_read_field_by_field(bench: Bench) -> None:
+    handle = bench.writer.open_session("AAPL")
+    bench.writer.publish(handle, [record(), record("is it up?", 7)])
+    for entry, version in (("", 1), ("is it up?", 7)):
+        slot = hit(bench.reader().read("AAPL", entry))
+        expected = record(entry, version)
+        assert (slot.ready, slot.evidence) == (expected.ready, expected.evidence)
+        assert (slot.token_hash, slot.ready_time_ms) == (expected.token_hash, expected.ready_time_ms)
+        assert slot.boot_id == bench.writer.boot_id
+
+
+def test_session_and_entry_are_kept_apart(bench: Bench) -> None:
+    bench.writer.publish(bench.writer.open_session("a"), [record("bc")])
+    reader = bench.reader()
+    assert reader.read("ab", "c") is Miss.ABSENT
+    assert reader.read("a", "") is Miss.ABSENT
+    assert reader.read("a", "\ud800") is Miss.ABSENT  # JSON may carry what UTF-8 may not
+
+
+def test_a_publish_replaces_every_slot_of_the_session(bench: Bench) -> None:
+    handle = bench.writer.open_session("AAPL")
+    other = bench.writer.open_session("MSFT")
+    bench.writer.publish(handle, [record("", 1), record("q", 1)])
+    bench.writer.publish(other, [record("", 50)])
+    bench.writer.publish(handle, [record("", 2)])
+    reader = bench.reader()
+    assert hit(reader.read("AAPL", "")).evidence.session_version == 2
+    assert reader.read("AAPL", "q") is Miss.INVALID
+    assert hit(reader.read("MSFT", "")).evidence.session_version == 50
+
+
+def test_the_live_slots_are_served_until_the_epoch_word_is_stored(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All slots of a session go from one version to the next in one write, and none is missing before it."""
+    handle = bench.writer.open_session("AAPL")
+    bench.writer.publish(handle, [record("", 1), record("q", 1)])
+    reader = bench.reader()
+    seen: list[tuple[int, int]] = []
+    flip = BoardWriter._flip
+
+    def versions() -> tuple[int, int]:
+        first, second = hit(reader.read("AAPL", "")), hit(reader.read("AAPL", "q"))
+        return first.evidence.session_version, second.evidence.session_version
+
+    def watched(*arguments: object) -> None:
+        seen.append(versions())
+        flip(*arguments)  # type: ignore[arg-type]
+        seen.append(versions())
+
+    monkeypatch.setattr(BoardWriter, "_flip", watched)
+    for version in (2, 3):
+        bench.writer.publish(handle, [record("", version), record("q", version)])
+    assert seen == [(1, 1), (2, 2), (2, 2), (3, 3)]
+
+
+def test_invalidate_and_add(bench: Bench) -> None:
+    handle = bench.writer.open_session("AAPL")
+    reader = bench.reader()
+    bench.writer.publish(handle, [record()])
+    for version in (2, 3, 4):
+        bench.writer.invalidate(handle)
+        assert reader.read("AAPL", "") is Miss.INVALID
+        bench.writer.add(handle, [record("", version)])
+        assert hit(reader.read("AAPL", "")).evidence.session_version == version
+    bench.writer.add(handle, [record("late", 4)])
+    assert hit(reader.read("AAPL", "")).evidence.session_version == 4
+    assert hit(reader.read("AAPL", "late")).evidence.session_version == 4
+
+
+def test_two_invalidations_do_not_bring_back_the_bank_of_before(bench: Bench) -> None:
+    handle = bench.writer.open_session("AAPL")
+    reader = bench.reader()
+    bench.writer.publish(handle, [record()])
+    bench.writer.publish(handle, [record()])
+    for _ in range(4):
+        bench.writer.invalidate(handle)
+        assert reader.read("AAPL", "") is Miss.INVALID
+
+
+def test_a_failed_publish_leaves_nothing_valid(bench: Bench) -> None:
+    handle = bench.writer.open_session("AAPL")
+    bench.writer.publish(handle, [record("", 1), record("q", 1)])
+    broken = replace(record("q", 2), token_hash=-1)
+    with pytest.raises(Exception, match="argument"):
+        bench.writer.publish(handle, [record("", 2), broken])
+    reader = bench.reader()
+    for _ in range(3):
+        assert reader.read("AAPL", "") is Miss.INVALID
+        assert reader.read("AAPL", "q") is Miss.INVALID
+        bench.writer.invalidate(handle)
+    bench.writer.publish(handle, [record("", 3)])
+    assert hit(reader.read("AAPL", "")).evidence.session_version == 3
+    counters = bench.writer.counters()
+    assert counters.completed == 4
+    assert (counters.hits, counters.wasted) == (0, 3)
+
+
+def test_a_closed_session_is_gone_and_its_index_never_revives_a_slot(bench: Bench) -> None:
+    writer, reader = bench.create(max_sessions=1), bench.reader()
+    epochs: list[int] = []
+    for version in range(1, 6):
+        handle = writer.open_session("AAPL")
+        assert reader.read("AAPL", "") is Miss.ABSENT
+        writer.publish(handle, [record("", version)])
+        slot = hit(reader.read("AAPL", ""))
+        epochs.append(slot.session_epoch)
+        writer.close_session(handle)
+        assert reader.read("AAPL", "") is Miss.ABSENT
+        with pytest.raises(BoardError, match="not open"):
+            writer.publish(handle, [record()])
+    assert epochs == sorted(set(epochs))
+
+
+def test_a_session_opens_once(bench: Bench) -> None:
+    bench.writer.open_session("AAPL")
+    with pytest.raises(BoardError, match="open already"):
+        bench.writer.open_session("AAPL")
+
+
+def test_full_tables_are_counted_misses(bench: Bench) -> None:
+    writer, reader = bench.create(max_sessions=2, slots=3), bench.reader()
+    first, second = writer.open_session("s0"), writer.open_session("s1")
+    writer.publish(first, [record(str(entry)) for entry in range(5)])
+    assert [isinstance(reader.read("s0", str(entry)), ReadySlot) for entry in range(5)] == [True] * 3 + [False] * 2
+    assert reader.read("s0", "4") is Miss.FULL
+    assert writer.counters().full == 2
+    homeless = writer.open_session("s2")
+    writer.publish(homeless, [record()])
+    writer.add(homeless, [record()])
+    writer.invalidate(homeless)
+    writer.consume(homeless, "")
+    assert writer.counters().full == 4
+    writer.close_session(homeless)
+    writer.remove(first, "0")
+    assert reader.read("s0", "0") is Miss.ABSENT
+    writer.publish(second, [record()])
+    assert isinstance(reader.read("s1", ""), ReadySlot)
+    assert writer.counters().used_slots == 3
+
+
+def test_the_hash_table_against_a_dictionary(bench: Bench) -> None:
+    """Random opens, publishes, removals and closes; every key is found where it must be and nowhere else."""
+    writer, reader = bench.create(max_sessions=6, slots=20), bench.reader()
+    chance = random.Random(5)
+    names, entries = [f"s{n}" for n in range(6)], [str(n) for n in range(6)]
+    handles, valid = {}, dict[tuple[str, str], int]()
+    for version in range(1, 600):
+        name = chance.choice(names)
+        if name not in handles:
+            handles[name] = writer.open_session(name)
+        action = chance.random()
+        if action < 0.6:
+            chosen = chance.sample(entries, chance.randint(0, 6))
+            valid = {key: old for key, old in valid.items() if key[0] != name}
+            before = writer.counters().full
+            writer.publish(handles[name], [record(entry, version) for entry in chosen])
+            found = [entry for entry in chosen if isinstance(reader.read(name, entry), ReadySlot)]
+            assert len(chosen) - len(found) == writer.counters().full - before
+            valid.update({(name, entry): version for entry in found})
+        elif action < 0.85:
+            entry = chance.choice(entries)
+            writer.remove(handles[name], entry)
+            valid.pop((name, entry), None)
+        else:
+            writer.close_session(handles.pop(name))
+            valid = {key: old for key, old in valid.items() if key[0] != name}
+        for key in [(n, e) for n in names for e in entries]:
+            result = reader.read(*key)
+            assert (result.evidence.session_version if isinstance(result, ReadySlot) else None) == valid.get(key)
+    counters = writer.counters()
+    for handle in handles.values():
+        writer.close_session(handle)
+    assert writer.counters().used_slots == 0
+    assert counters.completed > 500
+    assert set(writer._keys) == {layout.EMPTY_KEY, layout.TOMBSTONE_KEY} or set(writer._keys) == {layout.EMPTY_KEY}
+
+
+def test_hits_and_wasted_are_counted_once_per_pre_position(bench: Bench) -> None:
+    writer, workers = bench.writer, [bench.reader(0), bench.reader(1)]
+    handle = writer.open_session("AAPL")
+    writer.publish(handle, [record("", 1), record("q", 1)])
+    for reader in workers:
+        for _ in range(3):
+            reader.consume(hit(reader.read("AAPL", "")))
+    counters = writer.counters()
+    assert (counters.completed, counters.hits, counters.wasted) == (2, 0, 0)  # pending: neither
+    writer.publish(handle, [record("", 2), record("q", 2)])
+    workers[1].consume(hit(workers[1].read("AAPL", "q")))  # the new one, in the other bank
+    writer.invalidate(handle)
+    writer.invalidate(handle)
+    for _ in range(2):
+        counters = writer.counters()
+        assert (counters.completed, counters.hits, counters.wasted) == (4, 2, 2)
+    writer.add(handle, [record("", 3)])
+    writer.consume(handle, "")
+    writer.consume(handle, "no such entry")
+    writer.add(handle, [record("", 3)])
+    writer.close_session(handle)
+    counters = writer.counters()
+    assert (counters.completed, counters.hits, counters.wasted) == (6, 3, 3)
+
+
+def test_an_ended_pre_position_cannot_be_consumed_by_the_engine(bench: Bench) -> None:
+    handle = bench.writer.open_session("AAPL")
+    bench.writer.publish(handle, [record()])
+    bench.writer.invalidate(handle)
+    bench.writer.consume(handle, "")
+    bench.writer.invalidate(handle)
+    bench.writer.consume(handle, "")
+    assert (bench.writer.counters().hits, bench.writer.counters().wasted) == (0, 1)
+
+
+def test_a_read_just_before_the_flip_may_be_reported_just_after_it(bench: Bench) -> None:
+    handle, reader = bench.writer.open_session("AAPL"), bench.reader()
+    bench.writer.publish(handle, [record("", 1)])
+    slot = hit(reader.read("AAPL", ""))
+    bench.writer.publish(handle, [record("", 2)])
+    reader.consume(slot)
+    assert bench.writer.counters().hits == 1
+
+
+def test_a_slot_of_another_life_of_the_engine_is_not_consumed(bench: Bench) -> None:
+    handle, reader = bench.writer.open_session("AAPL"), bench.reader()
+    bench.writer.publish(handle, [record()])
+    old = hit(reader.read("AAPL", ""))
+    bench.writer.close()
+    writer = bench.create()
+    handle = writer.open_session("AAPL")
+    writer.publish(handle, [record()])
+    assert hit(reader.read("AAPL", "")).generation == old.generation
+    reader.consume(old)
+    writer.invalidate(handle)
+    assert (writer.counters().hits, writer.counters().wasted) == (0, 1)
+
+
+def test_a_slot_being_written_is_torn_and_its_other_bank_is_not(bench: Bench) -> None:
+    handle, reader = bench.writer.open_session("AAPL"), bench.reader()
+    bench.writer.publish(handle, [record("", 1)])
+    word = sequence_word(hit(reader.read("AAPL", "")), bench.writer)
+    bench.writer._words[word] += 1
+    assert reader.read("AAPL", "") is Miss.TORN
+    bench.writer.publish(handle, [record("", 2)])
+    assert hit(reader.read("AAPL", "")).evidence.session_version == 2
+
+
+def test_every_flipped_byte_of_a_slot_is_noticed(bench: Bench) -> None:
+    handle, reader = bench.writer.open_session("AAPL"), bench.reader()
+    bench.writer.publish(handle, [record()])
+    first = (sequence_word(hit(reader.read("AAPL", "")), bench.writer) + 1) * 8
+    for position in range(first, first + layout.PAYLOAD.size + layout.CHECKSUM.size):
+        bench.writer._memory[position] ^= 0x10
+        assert reader.read("AAPL", "") is Miss.TORN
+        bench.writer._memory[position] ^= 0x10
+    hit(reader.read("AAPL", ""))
+
+
+def test_a_flip_during_the_copy_is_noticed(bench: Bench) -> None:
+    """The epoch word is read after the copy: a session that moved meanwhile is answered from its new state."""
+    handle, reader = bench.writer.open_session("AAPL"), bench.reader()
+    bench.writer.publish(handle, [record("", 1)])
+    hit(reader.read("AAPL", ""))
+    mapping = reader._mapping
+    assert mapping is not None
+
+    class MovingMemory:
+        """Lets the writer commit at the moment of the reader's slice copy of the bank."""
+
+        def __init__(self, commits: int) -> None:
+            self.commits = commits
+
+        def __getitem__(self, where: slice) -> bytes:
+            data = memory[where]
+            if len(data) > layout.KEY_BYTES and self.commits:
+                self.commits -= 1
+                bench.writer.publish(handle, [record("", 100 - self.commits)])
+            return data
+
+    memory = mapping.memory
+    mapping.memory = MovingMemory(1)  # type: ignore[assignment]
+    assert hit(reader.read("AAPL", "")).evidence.session_version == 100
+    mapping.memory = MovingMemory(3)  # type: ignore[assignment]
+    assert reader.read("AAPL", "") is Miss.TORN
+
+
+def test_no_answer_after_the_lease_until_the_heartbeat_is_back(bench: Bench) -> None:
+    handle, reader = bench.writer.open_session("AAPL"), bench.reader()
+    bench.writer.publish(handle, [record()])
+    bench.writer.set_applied(0, 0, 5)
+    bench.clock.forward(LEASE_S)
+    hit(reader.read("AAPL", ""))
+    bench.clock.forward(1e-9)
+    assert reader.read("AAPL", "") is Miss.LEASE
+    assert (reader.alive(), reader.meta, reader.applied(0, 0), reader.boot_id) == (False, None, None, None)
+    bench.writer.heartbeat()
+    hit(reader.read("AAPL", ""))
+    assert reader.alive()
+
+
+def test_a_heartbeat_ahead_of_the_clock_is_of_another_machine_boot(bench: Bench) -> None:
+    reader = bench.reader()
+    assert reader.alive()
+    bench.clock.forward(-100)
+    assert not reader.alive()
+
+
+def test_close_is_seen_at_once_and_leaves_no_file(bench: Bench) -> None:
+    handle, reader = bench.writer.open_session("AAPL"), bench.reader()
+    bench.writer.publish(handle, [record()])
+    hit(reader.read("AAPL", ""))
+    bench.writer.close()
+    assert reader.read("AAPL", "") is Miss.LEASE
+    assert list(bench.path.parent.iterdir()) == []
+    assert bench.reader().read("AAPL", "") is Miss.NO_BOARD
+
+
+def test_a_new_engine_replaces_the_board_and_readers_follow(bench: Bench) -> None:
+    reader, old = bench.reader(), bench.writer
+    old.publish(old.open_session("AAPL"), [record("", 1)])
+    hit(reader.read("AAPL", ""))
+    new = bench.create()
+    new.publish(new.open_session("AAPL"), [record("", 2)])
+    assert hit(reader.read("AAPL", "")).evidence.session_version == 1  # not looked at on every read
+    bench.clock.forward(0.06)
+    old.heartbeat()  # a zombie's heartbeat does not hold its readers
+    assert hit(reader.read("AAPL", "")).evidence.session_version == 2
+    old.close()
+    assert bench.path.exists()
+    assert reader.boot_id == new.boot_id
+
+
+def test_after_a_crash_readers_follow_without_delay(bench: Bench) -> None:
+    reader = bench.reader()
+    bench.clock.forward(LEASE_S + 1)
+    assert not reader.alive()
+    new = bench.create()
+    assert reader.boot_id == new.boot_id
+
+
+def test_a_reader_may_come_before_the_engine(tmp_path: Path) -> None:
+    path = tmp_path / "deeper" / "ready.board"
+    clock = Clock()
+    reader = BoardReader.open(path, 0, clock=clock)
+    assert reader.read("AAPL", "") is Miss.NO_BOARD
+    assert reader.meta is None
+    writer = BoardWriter.create(path, META, 1, 1, 1, LEASE_S, clock=clock)
+    assert reader.read("AAPL", "") is Miss.ABSENT
+    assert reader.meta == META
+    writer.close()
+
+
+@pytest.mark.parametrize("damage", ["short", "magic", "version", "size"])
+def test_another_file_is_refused(bench: Bench, damage: str) -> None:
+    data = bytearray(bench.path.read_bytes())
+    if damage == "short":
+        del data[50:]
+    elif damage == "size":
+        data += bytes(8)
+    else:
+        data[0 if damage == "magic" else 8] ^= 0xFF
+    other = bench.path.with_name("other")
+    other.write_bytes(data)
+    other.rename(bench.path)
+    assert bench.reader().read("AAPL", "") is Miss.LAYOUT
+
+
+def test_meta_is_one_object_until_it_changes(bench: Bench) -> None:
+    reader = bench.reader()
+    first = reader.meta
+    assert first == META
+    assert reader.meta is first
+    closed = msgspec.structs.replace(META, classes={"trend": ClassGate(3.0, False)})
+    for meta in (closed, META, closed):
+        bench.writer.set_meta(meta)
+        assert reader.meta == meta
+
+
+def test_a_meta_that_does_not_fit_is_refused_and_leaves_the_old_one(bench: Bench) -> None:
+    huge = msgspec.structs.replace(META, model="x" * layout.META_CAPACITY)
+    with pytest.raises(BoardError, match="meta has"):
+        bench.writer.set_meta(huge)
+    assert bench.reader().meta == META
+
+
+def test_applied_offsets(bench: Bench) -> None:
+    reader, writer = bench.reader(), bench.writer
+    assert reader.applied(0, 0) is None
+    writer.set_applied(0, 0, 10)
+    writer.set_applied(1, 0, 20)
+    writer.set_applied(0, 7, 30)  # no third row on this board: counted
+    assert [reader.applied(0, 0), reader.applied(1, 0), reader.applied(0, 7)] == [10, 20, None]
+    assert writer.counters().full == 1
+    writer.set_applied(0, 0, 11)
+    writer.drop_partition(1, 0)
+    writer.drop_partition(1, 0)
+    writer.set_applied(0, 7, 31)  # takes the row that was freed
+    assert [reader.applied(0, 0), reader.applied(1, 0), reader.applied(0, 7)] == [11, None, 31]
+    assert [reader.applied(-1, 0), reader.applied(0, -1), reader.applied(0, 1 << 40)] == [None] * 3
+
+
+def test_group_may_write_others_may_not_read(bench: Bench) -> None:
+    assert stat.S_IMODE(bench.path.stat().st_mode) == 0o660
+    assert [entry.name for entry in bench.path.parent.iterdir()] == [bench.path.name]
+
+
+def test_sizes_and_workers_out_of_range_are_refused(bench: Bench, tmp_path: Path) -> None:
+    with pytest.raises(BoardError, match="slot_limit"):
+        BoardWriter.create(tmp_path / "x", META, 1, 0, 1, LEASE_S)
+    with pytest.raises(BoardError, match="lease_s"):
+        BoardWriter.create(tmp_path / "x", META, 1, 1, 1, 0.0)
+    with pytest.raises(BoardError, match="counts 2 workers"):
+        bench.reader(2)
+    with pytest.raises(BoardError, match="negative"):
+        bench.reader(-1)
+    assert not (tmp_path / "x").exists()
