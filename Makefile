@@ -1,0 +1,103 @@
+# Everything a fresh Linux machine with Python >= 3.11 and make needs. `make` alone lists the targets.
+#
+#   PYTHON=python3.12      the interpreter to use (default: the first of python3, python3.13, 3.12, 3.11 that is >= 3.11)
+#   TORCH_BACKEND=cpu      torch's small build without CUDA (also cu130, rocm..., as uv names them)
+#   KAFKA_BOOTSTRAP_SERVERS=host:port   use this broker instead of starting one
+#   PYTEST_ARGS="-k board" passed to pytest
+
+PYTHON ?=
+TORCH_BACKEND ?=
+PYTEST_ARGS ?=
+
+UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
+BIN := .venv/bin
+# One stamp for each torch build: a change of TORCH_BACKEND installs again.
+STAMP := .venv/.installed-$(or $(TORCH_BACKEND),default)
+# Packages that only torch's CUDA build needs; the universal lock names them for every Linux.
+CUDA_ONLY := ^(cuda-(bindings|pathfinder|toolkit)|nvidia-(cu|nccl|nvjitlink|nvshmem|nvtx)[a-z0-9-]*|triton)==
+
+export UV_PYTHON_DOWNLOADS := never
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup test demo lint types lock clean
+
+help:
+	@echo "make demo    set up, then real market data through a real Kafka, answered"
+	@echo "make test    set up, then all tests, against a real broker"
+	@echo "make setup   the environment in .venv, from requirements.lock"
+	@echo "make lint    ruff        make types   mypy --strict"
+	@echo "make lock    requirements.lock from pyproject.toml"
+	@echo "make clean   removes .venv, .uv and tool caches (not downloads)"
+	@echo "Options: see the first lines of the Makefile."
+
+setup: $(STAMP)
+
+test: setup
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+demo: setup
+	$(BIN)/stream-engine demo
+
+lint: setup
+	$(BIN)/ruff check .
+
+types: setup
+	$(BIN)/mypy
+
+lock: | $(filter .uv/bin/uv,$(UV))
+	$(UV) pip compile --quiet --universal --all-extras --no-emit-index-url --no-annotate --python-version 3.11 \
+		pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf .venv .uv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Prints the interpreter to use, or says what is missing. A name that exists may still not run (pyenv's shims do that).
+define FIND_PYTHON
+find_python() { \
+	for name in $(or $(PYTHON),python3 python3.13 python3.12 python3.11); do \
+		if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+			"$$name" -c 'import sys; print(sys.executable)'; return; \
+		fi; \
+	done; \
+	echo "Python 3.11 or newer is needed; tried: $(or $(PYTHON),python3 python3.13 python3.12 python3.11)." >&2; \
+	echo "Debian, Ubuntu: sudo apt-get install python3 python3-venv (or python3.11 python3.11-venv)." >&2; \
+	echo "Fedora: sudo dnf install python3. Elsewhere: make PYTHON=/path/to/python3.12 ..." >&2; \
+	return 1; \
+}
+endef
+
+.uv/bin/uv:
+	@$(FIND_PYTHON); python=$$(find_python) || exit 1; \
+	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+		version=$$("$$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+		echo "This Python cannot make virtual environments: sudo apt-get install python$$version-venv" >&2; exit 1; \
+	fi; \
+	echo "Installing uv into .uv"; \
+	"$$python" -m venv --clear .uv && .uv/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9' || { \
+		rm -rf .uv; \
+		echo "Could not install uv. Is the package index reachable (HTTPS_PROXY, PIP_INDEX_URL)? Then run make again." >&2; \
+		exit 1; \
+	}
+
+.venv/bin/python: | $(filter .uv/bin/uv,$(UV))
+	@$(FIND_PYTHON); python=$$(find_python) || exit 1; \
+	$(UV) venv --quiet --clear --python "$$python" .venv
+
+$(STAMP): requirements.lock pyproject.toml | .venv/bin/python
+	@rm -f .venv/.installed-*
+ifeq ($(TORCH_BACKEND),cpu)
+	@echo "Installing the pinned dependencies into .venv, torch without CUDA"
+	@grep -Ev '$(CUDA_ONLY)' requirements.lock > .venv/requirements
+else
+	@echo "Installing the pinned dependencies into .venv (with CUDA: 5 GB; TORCH_BACKEND=cpu picks the small build)"
+	@cp requirements.lock .venv/requirements
+endif
+	@$(UV) pip sync --quiet --python $(BIN)/python $(TORCH_BACKEND:%=--torch-backend=%) .venv/requirements \
+	&& $(UV) pip install --quiet --python $(BIN)/python --no-deps --editable . || { \
+		echo "Could not install the dependencies: the lines above say which. Look at the network" >&2; \
+		echo "(HTTPS_PROXY, UV_DEFAULT_INDEX) and at the free disk space (df -h .), then run make again." >&2; \
+		exit 1; \
+	}
+	@touch $@
