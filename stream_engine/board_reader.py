@@ -185,14 +185,14 @@ class BoardReader:
             return None  # a caller may ask for any numbers
         words, base = mapping.words, mapping.geometry.partition_base // 8
         row = self._partition_rows.get(key)
-        rows = range(mapping.geometry.max_partitions) if row is None or words[base + 2 * row] != key else (row,)
-        for row in rows:
-            if words[base + 2 * row] == key:
-                offset = words[base + 2 * row + 1]
-                if words[base + 2 * row] == key:  # not handed to another partition meanwhile
-                    self._partition_rows[key] = row
-                    return offset
-        return None
+        if row is None or words[base + 2 * row] != key:
+            keys = words[base : base + 2 * mapping.geometry.max_partitions : 2].tolist()
+            if key not in keys:
+                return None
+            row = self._partition_rows[key] = keys.index(key)
+        offset = words[base + 2 * row + 1]
+        # Looked at again: the row may have gone to another partition meanwhile.
+        return offset if words[base + 2 * row] == key else None
 
     @property
     def meta(self) -> BoardMeta | None:
