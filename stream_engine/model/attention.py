@@ -1,8 +1,8 @@
 """Tree attention over the KV store, as an attention function of `transformers`.
 
-The model's own layers compute queries, keys and values for one row of tokens; this function stores keys and values in their
-cells and lets every segment attend to its own slab through its tree mask. The step reaches it as a keyword argument, which
-the supported families pass through unchanged.
+The model's own layers compute queries, keys and values for one row of tokens; this function stores keys and
+values in their cells and lets every segment attend to its own slab through its tree mask. The step reaches it as a
+keyword argument, which the supported families pass through unchanged.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TreeStep:
         window: int | None,
         softcap: float | None,
     ) -> torch.Tensor:
-        """Attention of one layer: query `[1, heads, T, head_dim]`, key and value `[1, kv_heads, T, head_dim]`.
+        """Attention of one layer: query `[1, heads, T, head_dim]`, key, value `[1, kv_heads, T, head_dim]`.
 
         Returns `[1, T, heads, head_dim]`.
         """
@@ -72,7 +72,7 @@ class TreeStep:
     def _build(self, window: int | None) -> list[tuple[int, int, torch.Tensor]]:
         masks = [np.tile(tree_mask(segment, window), (self._groups, 1)) for segment in self._layout.segments]
         # One transfer for the whole step, whatever the number of segments.
-        flat = torch.from_numpy(np.concatenate([mask.ravel() for mask in masks]) if len(masks) > 1 else masks[0].ravel())
+        flat = torch.from_numpy(np.concatenate([mask.ravel() for mask in masks]))
         flat = flat.to(device=self._store.device, dtype=self._store.dtype)
         views: list[tuple[int, int, torch.Tensor]] = []
         offset = 0

@@ -77,8 +77,8 @@ class Backbone:
         """Compute all tokens of all segments in one pass of the weights, and store their KV.
 
         Logits are computed after the last token of every branch, and of every append that asks for them.
-        Raises ValueError, before anything is written, when a segment leaves the store, passes `max_positions` or holds
-        an id outside the vocabulary.
+        Raises ValueError, before anything is written, when a segment leaves the store, passes `max_positions` or
+        holds an id outside the vocabulary.
         """
         layout = lay_out(segments)
         self._check_bounds(layout)
@@ -98,7 +98,8 @@ class Backbone:
                 end = segment.base + segment.extent
                 raise ValueError(f"cells [{segment.base}, {end}) leave the store of {self.num_cells}")
             if segment.last_position >= self.max_positions:
-                raise ValueError(f"position {segment.last_position} passes the model's {self.max_positions} positions")
+                last = segment.last_position
+                raise ValueError(f"position {last} passes the model's {self.max_positions} positions")
         # On an accelerator an id out of range would be a device-side assertion that takes the process with it.
         if layout.tokens.min() < 0 or layout.tokens.max() >= self.vocab_size:
             raise ValueError(f"a token id lies outside the vocabulary of {self.vocab_size}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-# Families whose layers pass unknown keywords on to the attention function, and whose attention is causal, dense softmax
-# attention with one head size. Each one has an exactness test.
+# Families whose layers pass unknown keywords on to the attention function, and whose attention is causal, dense
+# softmax attention with one head size. Each one has an exactness test.
 FAMILIES = frozenset(
     {
         "gemma2",
@@ -42,7 +42,9 @@ def check_config(config: Any) -> None:
                 "so one session would change another's answers"
             )
     if getattr(config, "use_bidirectional_attention", None):
-        raise UnsupportedModelError("bidirectional attention is not supported: a later token would change resident ones")
+        raise UnsupportedModelError(
+            "bidirectional attention is not supported: a later token would change resident ones"
+        )
     if not getattr(config, "is_causal", True):
         raise UnsupportedModelError("a model with is_causal = false is not supported")
 

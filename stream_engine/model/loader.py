@@ -28,7 +28,8 @@ def load_backbone(
 
     dtype: weights and KV; by default float32 on a CPU (exactness) and bfloat16 elsewhere.
     quantisation: "nf4" or "int8" weights through bitsandbytes; KV stays in `dtype`.
-    Raises FileNotFoundError for a directory that is not there, UnsupportedModelError for a family that is not served exactly.
+    Raises FileNotFoundError for a directory that is not there, UnsupportedModelError for a family that is not
+    served exactly.
     """
     source, local = _source(model)
     transformers_logging.set_verbosity_error()
@@ -50,7 +51,10 @@ def load_backbone(
 
 
 def resolve_dtype(dtype: str | torch.dtype | None, device: str) -> torch.dtype:
-    """The torch dtype of a name such as "bfloat16", or the device's default. Raises ValueError for another name."""
+    """The torch dtype of a name such as "bfloat16", or the device's default.
+
+    Raises ValueError for another name.
+    """
     if dtype is None:
         return torch.float32 if torch.device(device).type == "cpu" else torch.bfloat16
     found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype

@@ -1,13 +1,15 @@
 """What one forward step computes, in ids and offsets only.
 
-A step is a list of segments, one a session (DESIGN: "a commit is one pass"). A segment appends tokens at the live end of a
-slab and evaluates branches (entries) on top of it. Every number here is decided by policy; tensors follow from it.
+A step is a list of segments, one a session. A segment appends tokens at the live end of a slab and evaluates branches
+(entries) on top of it, so a commit and all its pre-positions are one pass of the weights. Every number here is decided
+by policy; tensors follow from it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +63,7 @@ class Segment:
         written: list[tuple[int, int]] = []
         for branch in self.branches:
             if not branch.tokens:
-                raise ValueError("a branch computes at least one token; with all of it resident, read its logits again")
+                raise ValueError("a branch computes at least one token")
             if branch.cell < live:
                 raise ValueError(f"branch cell {branch.cell} lies before the live end {live}")
             if branch.reused:
@@ -135,7 +137,7 @@ def lay_out(segments: Sequence[Segment]) -> StepLayout:
         raise ValueError("a step has at least one segment")
     if len(segments) > 1:
         by_base = sorted(segments, key=lambda segment: segment.base)
-        for lower, upper in zip(by_base, by_base[1:], strict=False):
+        for lower, upper in pairwise(by_base):
             if lower.base + lower.extent > upper.base:
                 raise ValueError(f"segments at cells {lower.base} and {upper.base} overlap")
     tokens: list[int] = []
@@ -178,7 +180,7 @@ def lay_out(segments: Sequence[Segment]) -> StepLayout:
 
 def _refuse_collisions(branches: tuple[Branch, ...], written: list[tuple[int, int]]) -> None:
     ordered = sorted(written)
-    for (_, end), (start, _) in zip(ordered, ordered[1:], strict=False):
+    for (_, end), (start, _) in pairwise(ordered):
         if start < end:
             raise ValueError("two branches write the same cells")
     for branch in branches:

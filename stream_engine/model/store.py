@@ -1,4 +1,4 @@
-"""The KV pool: one token's keys and values over all layers are one cell. Who owns which cell is decided elsewhere."""
+"""The KV pool: one token's keys and values over all layers are one cell. Policy elsewhere says whose it is."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ WINDOW = 7
 SLAB = 160
 NOISE = 1e-4
 
-# What a family needs on top of the common tiny shape; windows are shorter than every sequence that the tests build.
+# What a family needs on top of the common tiny shape; windows are shorter than the sequences that tests build.
 SPECIFIC: dict[str, dict[str, Any]] = {
     "llama": {},
     "mistral": {"sliding_window": WINDOW},
@@ -63,7 +63,7 @@ def tiny(family: str, **changes: Any) -> Any:
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
         "max_position_embeddings": 256,
-        # Wide enough that attention is sharp: with the usual 0.02 every distribution is nearly flat and nothing could fail.
+        # Wide, so that attention is sharp: with the usual 0.02 all is nearly flat and nothing could fail.
         "initializer_range": 0.25,
         "bos_token_id": 1,
         "eos_token_id": 2,
