@@ -1,0 +1,85 @@
+"""The FastAPI application of one API process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+
+from query_api.edge import Edge
+from query_api.errors import install_error_handlers
+from query_api.events import EventHub
+from query_api.fast_path import FastPath
+from query_api.metrics import ApiMetrics
+from query_api.questions import QuestionRouter
+from query_api.routes import events, health, query, sessions, standing_queries
+from query_api.schemas import components
+from query_api.state import ApiState
+from query_api.worker import claim_worker
+from stream_engine.config import Config
+from stream_engine.transport import EngineClient
+
+DESCRIPTION = """
+Market data arrives on Kafka; each symbol has a resident model session; a question about it is answered from the
+session's ready distribution in well under a millisecond where a calibrated gate fires, else by a decode.
+Every error has the shape `{"error": {"type", "message", "param"?, "code"?}}`.
+"""
+
+
+def create_app(config: Config) -> FastAPI:
+    """An application that talks to the engine and the ready board that ``config`` names.
+
+    Neither has to be there yet: sockets connect when the engine comes, and a missing board is a miss.
+    """
+
+    metrics = ApiMetrics()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        # Sockets and locks belong to the process that serves, so they open here, after any fork.
+        with claim_worker(config.board.path) as worker:
+            app.state.api = state = await open_state(config, metrics, worker)
+            try:
+                yield
+            finally:
+                await state.close()
+
+    app = FastAPI(
+        title="stream-engine",
+        description=DESCRIPTION,
+        version="1",
+        lifespan=lifespan,
+        redirect_slashes=False,
+    )
+    install_error_handlers(app)
+    app.add_middleware(Edge, metrics=metrics, max_body_bytes=config.api.max_body_bytes)
+    # The query route first: the id of a session takes slashes, and would swallow it.
+    for router in (query.router, sessions.router, standing_queries.router, events.router, health.router):
+        app.include_router(router)
+    _document(app)
+    return app
+
+
+async def open_state(config: Config, metrics: ApiMetrics, worker: int) -> ApiState:
+    """The running parts of API worker ``worker``."""
+    engine = EngineClient(config.transport)
+    await engine.start()
+    hub = EventHub(engine, metrics, config.api.event_queue)
+    hub.start()
+    questions = QuestionRouter.of_model(config.engine.model)
+    fast_path = FastPath(config.board.path, worker, questions.digest, metrics)
+    return ApiState(config, engine, hub, fast_path, metrics, questions)
+
+
+def _document(app: FastAPI) -> None:
+    """Put the bodies' own schemas into the OpenAPI document, which the routes refer to."""
+    generate = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = generate()
+        document.setdefault("components", {}).setdefault("schemas", {}).update(components())
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]

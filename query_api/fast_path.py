@@ -1,0 +1,200 @@
+"""The fast path (Eq. 3, Alg. 2): read the ready board, check freshness, gate, reply. No message, no model."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from pathlib import Path
+
+from query_api.errors import ApiError
+from query_api.metrics import ApiMetrics
+from query_api.questions import Route
+from query_api.schemas import AnswerBody, QueryBody
+from stream_engine.board import BoardError, BoardMeta, BoardReader, Miss, ReadySlot
+from stream_engine.gate import Gate, GateDecision, GateReason
+
+log = logging.getLogger(__name__)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LIVE, INCOMPLETE = "LIVE", "INCOMPLETE"
+
+
+class Outcome(Enum):
+    """What came of a query's try, beside the board's own misses and the gate's reasons."""
+
+    BELOW_GATE = "below_gate"
+    """Served although the gate did not fire, because the caller asked for ``path: fast``."""
+    NOT_FRESH = "not_fresh"
+    NO_ENTRY = "no_entry"
+    """No standing query has this wording, and the generic header does not answer its class."""
+    OTHER_PROFILE = "other_profile"
+    """The engine runs another profile than this process routes by."""
+    UNREADABLE = "unreadable"
+
+
+class FastPath:
+    """One worker's view of the board. The engine may start later or again; until then every read is a miss."""
+
+    def __init__(
+        self,
+        path: Path,
+        worker: int,
+        profile_digest: str | None,
+        metrics: ApiMetrics,
+        clock_ms: Callable[[], float] = lambda: time.time() * 1000,
+    ) -> None:
+        self._path = path
+        self._worker = worker
+        self._profile_digest = profile_digest
+        self._metrics = metrics
+        self._clock_ms = clock_ms
+        self._reader: BoardReader | None = None
+        self._problem = ""
+        self._meta: BoardMeta | None = None
+        self._gate: Gate | None = None
+
+    def alive(self) -> bool:
+        """Whether an engine holds the board's lease and this worker can read the board."""
+        try:
+            return self._board().alive()
+        except (BoardError, OSError) as error:
+            self._report(error)
+            return False
+
+    def answer(self, session: str, query: QueryBody, route: Route) -> AnswerBody | None:
+        """The answer from a valid ready distribution, or None where the engine has to be asked.
+
+        Raises a 409 ApiError where the freshness bounds are not met and the caller does not wait for them.
+        ``latency_us`` is left to the caller, who knows when the request came.
+        """
+        try:
+            answer, outcome = self._try(session, query, route)
+        except (BoardError, OSError) as error:
+            self._report(error)
+            answer, outcome = None, Outcome.UNREADABLE
+        self._metrics.fast_path(outcome.value)
+        return answer
+
+    def _try(
+        self, session: str, query: QueryBody, route: Route
+    ) -> tuple[AnswerBody | None, Outcome | Miss | GateReason]:
+        board = self._board()
+        slot, exact = board.read(session, route.entry_key), True
+        if not isinstance(slot, ReadySlot) and route.generic:
+            slot, exact = board.read(session, ""), False
+        if not isinstance(slot, ReadySlot):
+            absent = slot in (Miss.ABSENT, Miss.FULL) and not route.generic
+            return None, Outcome.NO_ENTRY if absent else slot
+        meta, gate = self._policy(board)
+        if meta is None or gate is None:
+            return None, Miss.LEASE
+        if self._profile_digest not in (None, meta.profile_digest):
+            return None, Outcome.OTHER_PROFILE
+        board.consume(slot)
+        if query.min_offset is not None:
+            # The offset word is read before the slot that has to include it: a commit between the two reads
+            # would otherwise lend the older slot its offset.
+            applied = board.applied(slot.evidence.topic_index, query.min_offset.partition)
+            again = board.read(session, route.entry_key if exact else "")
+            if not isinstance(again, ReadySlot):
+                return None, again
+            slot = again
+            board.consume(slot)
+        else:
+            applied = None
+        unmet = self._unmet(query, slot, applied)
+        if unmet is not None:
+            if query.wait_ms == 0:
+                self._metrics.fast_path(Outcome.NOT_FRESH.value)
+                raise unmet
+            return None, Outcome.NOT_FRESH
+        decision = gate.decide(slot.ready, route.question_class, exact=exact, flags=slot.evidence.flags)
+        if decision.fires:
+            return self._body(session, query, slot, meta, decision), decision.reason
+        # A caller may waive the gap, but neither an answer that has no word nor a window that is too short.
+        servable = decision.word is not None and decision.reason is not GateReason.WARMING_UP
+        if query.path == "fast" and servable:
+            return self._body(session, query, slot, meta, decision), Outcome.BELOW_GATE
+        return None, decision.reason
+
+    def _unmet(self, query: QueryBody, slot: ReadySlot, applied: int | None) -> ApiError | None:
+        """The first freshness bound that the slot does not meet, as the 409 that says so."""
+        evidence = slot.evidence
+        if query.max_age_ms is not None:
+            age_ms = self._age_ms(slot)
+            if age_ms > query.max_age_ms:
+                return freshness_not_met("max_age_ms", f"the newest record is {age_ms} ms old", query.max_age_ms)
+        if query.min_version is not None and evidence.session_version < query.min_version:
+            there = f"the session is at version {evidence.session_version}"
+            return freshness_not_met("min_version", there, query.min_version)
+        if query.min_offset is not None and (applied is None or applied <= query.min_offset.offset):
+            partition = query.min_offset.partition
+            last = "has not been read" if applied is None else f"is applied up to offset {applied - 1}"
+            return freshness_not_met("min_offset", f"partition {partition} {last}", query.min_offset.offset)
+        return None
+
+    def _age_ms(self, slot: ReadySlot) -> int:
+        return max(0, int(self._clock_ms()) - slot.evidence.record_time_ms)
+
+    def _body(
+        self, session: str, query: QueryBody, slot: ReadySlot, meta: BoardMeta, decision: GateDecision
+    ) -> AnswerBody:
+        evidence, ready = slot.evidence, slot.ready
+        pushed = evidence.topic_index < 0
+        return AnswerBody(
+            session=session,
+            question=query.question,
+            answer=decision.word or "",
+            class_=decision.question_class or "",
+            path="fast",
+            gate=decision.fires,
+            gap=ready.gap,
+            tau=decision.tau,
+            confidence=None,
+            fast_set_mass=ready.fast_set_mass,
+            session_version=evidence.session_version,
+            topic=None if pushed else meta.topics[evidence.topic_index],
+            partition=None if pushed else evidence.partition,
+            offset=None if pushed else evidence.offset,
+            event_time=rfc3339(evidence.event_time_us),
+            age_ms=self._age_ms(slot),
+            latency_us=0,
+            window_bars=meta.window_bars,
+            bars=evidence.bars,
+            state=INCOMPLETE if evidence.flags else LIVE,
+            entry_tokens=0,
+            reused_tokens=0,
+            model=meta.model,
+        )
+
+    def _board(self) -> BoardReader:
+        if self._reader is None:
+            self._reader = BoardReader.open(self._path, self._worker)
+        return self._reader
+
+    def _policy(self, board: BoardReader) -> tuple[BoardMeta | None, Gate | None]:
+        """META and its gate, made anew only when META changes (tau is raised, a class is closed)."""
+        meta = board.meta
+        if meta is not self._meta:
+            self._meta = meta
+            self._gate = None if meta is None else Gate(meta.classes, meta.answers, meta.noise)
+        return self._meta, self._gate
+
+    def _report(self, error: Exception) -> None:
+        """Log a problem once, not once a request."""
+        if str(error) != self._problem:
+            self._problem = str(error)
+            log.error("the ready board %s cannot be read, so no fast path: %s", self._path, error)
+
+
+def freshness_not_met(bound: str, there: str, asked: int) -> ApiError:
+    """409: what there is, and what was asked."""
+    return ApiError(409, "freshness_not_met", f"{there}; {bound} asks for {asked}", param=bound)
+
+
+def rfc3339(time_us: int) -> str:
+    """Microseconds since the Unix epoch as RFC 3339 in UTC."""
+    return (_EPOCH + timedelta(microseconds=time_us)).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,147 @@
+"""Prometheus metrics of this API, and the engine's own counters beside them.
+
+With several workers the values live in files of the folder ``PROMETHEUS_MULTIPROC_DIR``, which the server sets
+before it starts them, and every worker reports the sum.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import cache
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.registry import Collector
+
+from stream_engine.messages import Status
+
+MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+
+ANSWER_BUCKETS_S = (
+    0.00005, 0.0001, 0.0002, 0.00035, 0.0005, 0.00075, 0.001, 0.002, 0.005,
+    0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+)  # fmt: skip
+"""A fast answer takes a tenth of a millisecond, so the default buckets would hold all of them in one."""
+
+
+class ApiMetrics:
+    """The metrics of one application."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "query_api_requests",
+            "HTTP requests by method, route and status",
+            ("method", "route", "status"),
+            registry=self._registry,
+        )
+        self._request_seconds = Histogram(
+            "query_api_request_seconds",
+            "Time of a request in this process, from its head to its last byte",
+            ("route",),
+            buckets=ANSWER_BUCKETS_S,
+            registry=self._registry,
+        )
+        self._fast_path = Counter(
+            "query_api_fast_path",
+            "Queries that tried the ready board, by what came of it",
+            ("outcome",),
+            registry=self._registry,
+        )
+        self._answer_seconds = Histogram(
+            "query_api_answer_seconds",
+            "Time from receiving a query to its answer, by the path that the answer took",
+            ("path",),
+            buckets=ANSWER_BUCKETS_S,
+            registry=self._registry,
+        )
+        self._subscribers = Gauge(
+            "query_api_event_subscribers",
+            "Open event streams",
+            registry=self._registry,
+            multiprocess_mode="livesum",
+        )
+        self._dropped = Counter(
+            "query_api_event_subscribers_dropped",
+            "Event streams ended because their client fell too far behind",
+            registry=self._registry,
+        )
+        # Finding a labelled child costs more than counting with it.
+        self._request_child = cache(self._requests.labels)
+        self._request_time_child = cache(self._request_seconds.labels)
+        self._fast_path_child = cache(self._fast_path.labels)
+        self._answer_child = cache(self._answer_seconds.labels)
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        self._request_child(method, route, str(status)).inc()
+        self._request_time_child(route).observe(seconds)
+
+    def fast_path(self, outcome: str) -> None:
+        self._fast_path_child(outcome).inc()
+
+    def answer(self, path: str, seconds: float) -> None:
+        self._answer_child(path).observe(seconds)
+
+    def subscribers(self, change: int) -> None:
+        self._subscribers.inc(change)
+
+    def subscriber_dropped(self) -> None:
+        self._dropped.inc()
+
+    def render(self, status: Status | None, board_alive: bool) -> bytes:
+        """The text format, summed over workers. ``status`` is the engine's, None where it does not answer."""
+        registry = self._registry
+        if MULTIPROCESS_FOLDER in os.environ:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        engine = CollectorRegistry()
+        engine.register(_EngineCollector(status, board_alive))
+        return generate_latest(registry) + generate_latest(engine)
+
+    def close(self) -> None:
+        """Take this worker's gauges out of the sum; its counters stay in it."""
+        if MULTIPROCESS_FOLDER in os.environ:
+            mark_process_dead(os.getpid())  # type: ignore[no-untyped-call]
+
+
+class _EngineCollector(Collector):
+    """The engine's state at one scrape, under names that begin with ``stream_engine_``."""
+
+    def __init__(self, status: Status | None, board_alive: bool) -> None:
+        self._status = status
+        self._board_alive = board_alive
+
+    def collect(self) -> Iterable[Metric]:
+        status = self._status
+        yield GaugeMetricFamily(
+            "stream_engine_up", "Whether the engine answers this API", float(status is not None)
+        )
+        yield GaugeMetricFamily(
+            "stream_engine_board_alive",
+            "Whether the engine holds the ready board's lease",
+            float(self._board_alive),
+        )
+        if status is None:
+            return
+        yield GaugeMetricFamily(
+            "stream_engine_ready", "Whether the engine says that it is ready", float(status.ready)
+        )
+        yield GaugeMetricFamily("stream_engine_uptime_seconds", "Time since the engine started", status.uptime_s)
+        yield GaugeMetricFamily(
+            "stream_engine_oldest_work_seconds", "Age of the oldest waiting work item", status.oldest_work_s
+        )
+        yield GaugeMetricFamily("stream_engine_consumers", "Connected consumers", status.consumers)
+        applied = GaugeMetricFamily(
+            "stream_engine_partition_applied_offset",
+            "Next offset that the engine expects to apply",
+            labels=("topic", "partition", "state"),
+        )
+        for one in status.partitions:
+            applied.add_metric((one.topic, str(one.partition), one.state), one.applied)
+        yield applied
+        for name, value in status.counters.items():
+            yield CounterMetricFamily(f"stream_engine_{name}", f"Engine counter {name}", value)
+        for name, value in status.gauges.items():
+            yield GaugeMetricFamily(f"stream_engine_{name}", f"Engine gauge {name}", value)

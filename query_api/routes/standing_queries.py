@@ -1,0 +1,61 @@
+"""``/v1/standing-queries``: questions that are asked again on every commit."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from query_api.errors import ApiError, invalid
+from query_api.schemas import Deleted, StandingBody, StandingList, decode, request_body, responses
+from query_api.state import checked_id, reply_json, state_of
+from stream_engine.messages import Done, StandingDelete, StandingQueries, StandingQuery, StandingRequest
+
+PATH = "/v1/standing-queries"
+router = APIRouter(prefix=PATH, tags=["standing queries"])
+
+
+@router.post(
+    "",
+    status_code=201,
+    responses=responses(StandingQuery, 409, 413, 422, 503, status=201),
+    openapi_extra=request_body(StandingBody),
+    summary="Register a standing query",
+)
+async def register(request: Request) -> Response:
+    """201 once the engine has applied it: from then on every commit of a matching session evaluates it."""
+    state = state_of(request)
+    body = decode(StandingBody, await request.body())
+    route = state.questions.route(body.question)
+    if not route.entry_key:
+        raise invalid("a question has at least one letter or digit", param="question")
+    state.questions.require_supported(route)
+    reply = await state.ask(body.message(), StandingQueries)
+    query = reply.queries[0]
+    return reply_json(query, 201, {"location": f"{PATH}/{quote(query.id, safe='')}"})
+
+
+@router.get("", responses=responses(StandingList, 503), summary="List standing queries")
+async def list_standing(request: Request) -> Response:
+    """Every registered standing query."""
+    reply = await state_of(request).ask(StandingRequest(), StandingQueries)
+    return reply_json(StandingList(reply.queries))
+
+
+@router.get("/{query:path}", responses=responses(StandingQuery, 404, 422, 503), summary="Show one standing query")
+async def show_standing(request: Request, query: str) -> Response:
+    """One standing query, by its id."""
+    name = checked_id(query, "query")
+    reply = await state_of(request).ask(StandingRequest(name), StandingQueries)
+    if not reply.queries:
+        raise ApiError(404, "not_found", f"no standing query {name!r}", param="query")
+    return reply_json(reply.queries[0])
+
+
+@router.delete("/{query:path}", responses=responses(Deleted, 404, 422, 503), summary="Remove a standing query")
+async def remove_standing(request: Request, query: str) -> Response:
+    """Stops its evaluation on every session."""
+    name = checked_id(query, "query")
+    done = await state_of(request).ask(StandingDelete(name), Done)
+    return reply_json(Deleted(id=name, object="standing_query", detail=done.detail))

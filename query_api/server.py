@@ -1,0 +1,110 @@
+"""Runs the API: uvicorn on uvloop and httptools, one process or several workers, until SIGINT or SIGTERM."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.supervisors import Multiprocess
+
+from query_api.app import create_app
+from query_api.metrics import MULTIPROCESS_FOLDER
+from stream_engine.config import Config
+
+log = logging.getLogger(__name__)
+
+GRACE_S = 10
+"""How long open requests may take to end at a stop."""
+
+
+def run(config: Config) -> None:
+    """Serve until SIGINT or SIGTERM, then return. Called in the main thread of its process.
+
+    Raises SystemExit with a status other than 0 where the address is taken or a worker cannot start.
+    """
+    api = config.api
+    settings = uvicorn.Config(
+        partial(serving_app, config),
+        factory=True,
+        host=api.host,
+        port=api.port,
+        workers=api.workers,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    listener = settings.bind_socket()
+    host, port = listener.getsockname()[:2]
+    started = {"event": "api_listening", "host": host, "port": port, "workers": api.workers, "pid": os.getpid()}
+    log.info(json.dumps(started))
+    if api.workers == 1:
+        with _stop_signals_spent():
+            uvicorn.Server(settings).run(sockets=[listener])
+        return
+    with _metrics_folder():
+        supervisor = Multiprocess(settings, sockets=[listener])
+        supervisor.run()
+    # A worker that a signal stopped has a negative status; one that could not start, a positive one.
+    if any((process.exitcode or 0) > 0 for process in supervisor.processes):
+        raise SystemExit(1)
+
+
+def serving_app(config: Config) -> FastAPI:
+    """The application as a server runs it, made in the process that serves."""
+    app = create_app(config)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        _end_streams_on(number, app)
+    return app
+
+
+def _end_streams_on(number: signal.Signals, app: FastAPI) -> None:
+    """End event streams when the server is told to stop: it waits for open responses, and they never end."""
+    server_stops = signal.getsignal(number)
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        state = getattr(app.state, "api", None)
+        if state is not None:
+            state.events.end_streams()
+        if callable(server_stops):
+            server_stops(signum, frame)
+
+    signal.signal(number, stop)
+
+
+@contextmanager
+def _stop_signals_spent() -> Iterator[None]:
+    """The server raises the signal that stopped it once more when it is done; here a stop is a clean return."""
+    previous = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _metrics_folder() -> Iterator[None]:
+    """A folder in which the workers' metrics are summed, for this run only: left-overs would be counted again.
+    It has to be in a worker's environment before the metrics library is imported there; workers are spawned."""
+    folder = tempfile.mkdtemp(prefix="stream-engine-metrics-")
+    os.environ[MULTIPROCESS_FOLDER] = folder
+    try:
+        yield
+    finally:
+        del os.environ[MULTIPROCESS_FOLDER]
+        shutil.rmtree(folder, ignore_errors=True)
