@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 from stream_engine import localkafka
 from stream_engine.localkafka import BrokerState, LocalKafkaError, PortInUseError, artifacts
 from stream_engine.localkafka.artifacts import LockedJar
+from stream_engine.localkafka.readiness import broker_cluster_id
 
 
 @pytest.fixture
@@ -159,3 +161,10 @@ def test_jar_with_another_digest_is_refused(jars: dict[str, bytes], monkeypatch:
     with pytest.raises(LocalKafkaError, match=r"second-1\.jar arrived with SHA-256"):
         artifacts.class_path()
     assert not (artifacts.cache_dir() / f"kafka-{artifacts.KAFKA_VERSION}" / "second-1.jar").exists()
+
+
+def test_a_port_that_never_answers_is_no_broker_and_leaves_no_thread() -> None:
+    before = threading.active_count()
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        assert broker_cluster_id("127.0.0.1", mute.getsockname()[1], timeout=0.3) is None
+    assert threading.active_count() == before
