@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from stream_engine.model.builder import TokenBuilder
+if TYPE_CHECKING:  # the API process uses the keys and must not load a tokenizer
+    from stream_engine.model.builder import TokenBuilder
 
 GENERIC_KEY = ""
 """Key of the generic header on the ready board; a standing query's key is its exact question."""

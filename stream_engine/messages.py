@@ -46,13 +46,15 @@ class ConsumerHello(msgspec.Struct, frozen=True, tag=True):
 class Assign(msgspec.Struct, frozen=True, tag=True):
     """A partition now belongs to this consumer. Records from ``start`` up to (not including)
     ``live_from`` are a replay: they refill windows without running the model and emit no events.
-    ``generation`` grows with each assignment and fences what is still in flight from earlier ones."""
+    ``generation`` grows with each assignment and fences what is still in flight from earlier ones.
+    ``incomplete`` says that records which the windows need have aged out of the log."""
 
     topic: str
     partition: int
     generation: int
     start: int
     live_from: int
+    incomplete: bool = False
 
 
 class Revoke(msgspec.Struct, frozen=True, tag=True):

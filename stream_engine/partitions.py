@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from stream_engine.messages import Ack, Assign, Batch, Rejected, Refused
+from stream_engine.messages import Ack, Assign, Batch, Refused, Rejected
 from stream_engine.session import Source
 
 
@@ -44,6 +44,7 @@ class Partition:
     open: deque[OpenBatch] = field(default_factory=deque)
     sessions: set[str] = field(default_factory=set)
     records: int = 0
+    incomplete: bool = False
 
 
 class PartitionTable:
@@ -81,7 +82,12 @@ class PartitionTable:
             return owned
         state = PartitionState.LIVE if message.live_from <= message.start else PartitionState.REPLAYING
         fresh = Partition(
-            source, message.generation, message.start, message.start - 1, max(message.live_from, message.start), state
+            source,
+            message.generation,
+            message.start,
+            message.start - 1,
+            max(message.live_from, message.start),
+            state,
         )
         self._partitions[source] = fresh
         return fresh

@@ -90,8 +90,6 @@ class Session:
     version: int = 0
     offset: int = -1
     timestamp_ms: int = 0
-    pending: list[Record] = field(default_factory=list)
-    pending_since: float = 0.0
     branches: list[ResidentBranch] = field(default_factory=list)
     scratch_end: int = 0
     ready: dict[str, ReadyDistribution] = field(default_factory=dict)
@@ -139,6 +137,7 @@ class Session:
     def apply(self, record: Record) -> RegionChange:
         """Advance the token log by one record. Returns what changed; ``resident`` is cut to what still holds
         (O(1): the length is set, no cell is touched)."""
+        had_window = len(self.region) >= self.builder.profile.window_bars
         change = self.region.extend(StoredBar(bar, record.offset, record.timestamp_ms) for bar in record.bars)
         if len(change.late) == len(record.bars):
             return change
@@ -148,8 +147,7 @@ class Session:
         self.version = record.offset + 1
         self.offset = record.offset
         self.timestamp_ms = max(self.timestamp_ms, record.timestamp_ms)
-        if change.rebuilt:
-            self.swaps += len(self.region) >= self.builder.profile.window_bars
+        self.swaps += change.rebuilt and had_window
         return change
 
     def append_turn(self, tokens: tuple[int, ...]) -> None:

@@ -26,7 +26,8 @@ class StandingRegistry:
     def put(self, request: StandingPut, class_name: str) -> StandingQuery:
         """Register, or replace the query of that id. Its earlier answers are forgotten when it changed."""
         query_id = request.id or self._next_id()
-        query = StandingQuery(query_id, request.pattern, entry_key(request.question), request.on, class_=class_name)
+        question = entry_key(request.question)
+        query = StandingQuery(query_id, request.pattern, question, request.on, class_=class_name)
         if self._queries.get(query_id) != query:
             self._forget(query_id)
             self._queries[query_id] = query

@@ -1,0 +1,118 @@
+"""Answers with their evidence: from a distribution, the session state it was computed on, and the path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from stream_engine.gate import GateDecision
+from stream_engine.messages import Answer, AnswerChanged, PathTaken, Query, StandingQuery
+from stream_engine.model.builder import TokenBuilder
+from stream_engine.ready import Evidence, ReadyDistribution, StateFlag
+from stream_engine.session import Session, SessionState
+
+OTHER = "other"
+"""Class of an answer that is no word of the question's class."""
+
+
+def event_time(time_us: int | None) -> str | None:
+    """Microseconds since the epoch as RFC 3339 in UTC."""
+    if time_us is None:
+        return None
+    moment = datetime.fromtimestamp(time_us / 1e6, UTC)
+    return moment.isoformat(timespec="microseconds" if time_us % 1_000_000 else "seconds").replace("+00:00", "Z")
+
+
+def word_of(builder: TokenBuilder, tokens: Sequence[int], class_name: str | None) -> tuple[str, str]:
+    """The answer's text and class: a word of ``class_name``, or the decoded text and "other"."""
+    known = builder.answers.get(tokens[0])
+    if known is not None and class_name in (None, known[0]):
+        return known[1], known[0]
+    end = builder.end_token
+    text = builder.decode([token for token in tokens if token != end]).strip()
+    return text, OTHER if class_name is not None else "text"
+
+
+def build_answer(
+    query: Query,
+    session: Session,
+    ready: ReadyDistribution,
+    *,
+    path: PathTaken,
+    tokens: Sequence[int],
+    class_name: str | None,
+    gate: GateDecision | None,
+    entry_tokens: int,
+    reused_tokens: int,
+    now_ms: int,
+    latency_us: int,
+) -> Answer:
+    """``tokens`` are the answer's own; ``gate`` is None on the full path."""
+    answer, answered_class = word_of(session.builder, tokens, class_name)
+    source = session.source
+    return Answer(
+        session=session.id,
+        question=query.question,
+        answer=answer,
+        class_=answered_class,
+        path=path,
+        gate=gate.fires if gate else None,
+        gap=ready.gap,
+        tau=gate.tau if gate else None,
+        confidence=None,
+        fast_set_mass=ready.fast_set_mass,
+        session_version=session.version,
+        topic=source.topic if source else None,
+        partition=source.partition if source else None,
+        offset=session.offset if source else None,
+        event_time=event_time(session.event_time_us),
+        age_ms=max(0, now_ms - session.timestamp_ms),
+        latency_us=latency_us,
+        window_bars=session.builder.profile.window_bars,
+        bars=session.window,
+        state=session.state.value,
+        entry_tokens=entry_tokens,
+        reused_tokens=reused_tokens,
+        model=session.builder.profile.name,
+    )
+
+
+def build_evaluation(query: StandingQuery, session: Session, ready: ReadyDistribution) -> AnswerChanged:
+    """A standing query's evaluation; what came before it is filled in by the registry."""
+    answer, answered_class = word_of(session.builder, [ready.top1], query.class_)
+    source = session.source
+    return AnswerChanged(
+        session.id,
+        query.id,
+        query.question,
+        answer,
+        None,
+        False,
+        class_=answered_class,
+        gap=ready.gap,
+        confidence=None,
+        session_version=session.version,
+        topic=source.topic if source else None,
+        partition=source.partition if source else None,
+        offset=session.offset if source else None,
+        event_time=event_time(session.event_time_us),
+    )
+
+
+def evidence_of(session: Session, topic_index: int) -> Evidence:
+    """What the board carries beside a ready distribution."""
+    flags = StateFlag.NONE
+    if session.state is SessionState.WARMING_UP:
+        flags |= StateFlag.WARMING_UP
+    if session.incomplete:
+        flags |= StateFlag.INCOMPLETE
+    return Evidence(
+        session_version=session.version,
+        topic_index=topic_index,
+        partition=session.source.partition if session.source else -1,
+        offset=session.offset,
+        event_time_us=session.event_time_us or 0,
+        record_time_ms=session.timestamp_ms,
+        bars=session.window,
+        flags=flags,
+    )

@@ -1,0 +1,125 @@
+"""Records into sessions: assignments, batches, replays, and the acknowledgements they earn. Ids only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stream_engine.messages import Ack, Assign, Batch, Record, Refused, Rejected, Revoke
+from stream_engine.partitions import OpenBatch, Partition, PartitionState, PartitionTable
+from stream_engine.publish import Publication
+from stream_engine.scheduler import CommitWork, Scheduler
+from stream_engine.session import Session, SessionState, Source
+
+
+class Ingest:
+    """The engine's Kafka side. ``open_session`` and ``drop_session`` create and remove sessions."""
+
+    def __init__(
+        self,
+        boot_id: str,
+        sessions: dict[str, Session],
+        scheduler: Scheduler,
+        publication: Publication,
+        counters: dict[str, float],
+        open_session: Callable[[str, Source], Session],
+        drop_session: Callable[[Session], None],
+    ) -> None:
+        self._sessions = sessions
+        self._scheduler = scheduler
+        self._publication = publication
+        self._counters = counters
+        self._open_session = open_session
+        self._drop_session = drop_session
+        self.partitions = PartitionTable(boot_id, self._floor)
+
+    def assign(self, message: Assign) -> None:
+        """Take a partition. Records that wait unapplied from an earlier assignment are dropped: they come
+        again."""
+        source = Source(message.topic, message.partition)
+        before = self.partitions.get(source)
+        owned = self.partitions.assign(message)
+        if owned is None:
+            return
+        if before is not None:
+            for name in tuple(before.sessions):
+                if owned is not before:
+                    self._drop_session(self._sessions[name])
+                elif (work := self._scheduler.commits.get(name)) is not None:
+                    work.records.clear()
+                    if not work.started:
+                        del self._scheduler.commits[name]
+        owned.incomplete = message.incomplete
+        self._publication.applied(owned)
+
+    def revoke(self, message: Revoke) -> None:
+        """Give a partition up: its sessions are no longer served from here."""
+        owned = self.partitions.revoke(Source(message.topic, message.partition), message.generation)
+        if owned is None:
+            return
+        for name in tuple(owned.sessions):
+            self._drop_session(self._sessions[name])
+        self._publication.dropped(owned.source)
+
+    def take(self, batch: Batch) -> Refused | None:
+        """Queue a batch's records; a replayed one only refills windows. Settle afterwards."""
+        taken = self.partitions.take(batch)
+        if isinstance(taken, Refused):
+            self._counters["batches_refused_total"] += 1
+            return taken
+        self._counters["records_total"] += batch.consumed
+        waiting = OpenBatch(batch.last, 0)
+        taken.open.append(waiting)
+        for record in batch.records:
+            self._queue(taken, waiting, record)
+        if taken.state is PartitionState.REPLAYING and batch.last + 1 >= taken.live_from:
+            self._go_live(taken)
+        return None
+
+    def settle(self) -> list[Ack]:
+        """Acknowledgements that are due; the applied offsets on the board move first."""
+        acks = []
+        for owned in self.partitions.all():
+            ack = self.partitions.settle(owned)
+            if ack is not None:
+                self._publication.applied(owned)
+                acks.append(ack)
+        return acks
+
+    @staticmethod
+    def settled(work: CommitWork) -> None:
+        """The records of a commit are applied (or given up with their session)."""
+        for _, batch in work.taken:
+            batch.unsettled -= 1
+        work.taken = []
+
+    def _queue(self, owned: Partition, waiting: OpenBatch, record: Record) -> None:
+        if record.offset < owned.applied:
+            self._counters["duplicates_total"] += 1
+            return
+        session = self._sessions.get(record.key)
+        if session is None:
+            session = self._open_session(record.key, owned.source)
+            session.incomplete = owned.incomplete
+            owned.sessions.add(session.id)
+        elif session.source != owned.source:
+            fed = f"{session.source.topic}/{session.source.partition}" if session.source else "the API"
+            waiting.rejected.append(Rejected(record.offset, "second_source", f"{record.key!r} is fed by {fed}"))
+            return
+        if record.offset <= session.offset:
+            self._counters["duplicates_total"] += 1
+        elif record.offset < owned.live_from:
+            session.move_to(SessionState.REBUILDING)
+            session.apply(record)
+            self._counters["replayed_total"] += 1
+        else:
+            waiting.unsettled += 1
+            self._scheduler.add_commit(session.id).records.append((record, waiting))
+
+    def _go_live(self, owned: Partition) -> None:
+        owned.state = PartitionState.LIVE
+        for name in owned.sessions:
+            if self._sessions[name].state is SessionState.REBUILDING:
+                self._scheduler.add_commit(name)
+
+    def _floor(self, name: str) -> int | None:
+        return self._sessions[name].region.floor
