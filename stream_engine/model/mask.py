@@ -20,8 +20,8 @@ def first_visible(segment: Segment, window: int | None) -> int:
 def tree_mask(segment: Segment, window: int | None) -> Mask:
     """Additive mask [size, extent - first_visible]: 0 where a token sees a cell, -inf elsewhere.
 
-    Append tokens are causal over the resident cells and the append. A branch sees the resident cells, the append, its
-    reused cells and itself, causally. In a sliding-window layer a key is visible iff
+    Append tokens are causal over the resident cells and the append. A branch sees the resident cells, the append,
+    its reused cells and itself, causally. In a sliding-window layer a key is visible iff
     `query position - key position < window`: distance along the branch's own path, not between cells.
     """
     low = first_visible(segment, window)

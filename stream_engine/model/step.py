@@ -1,8 +1,8 @@
 """What one forward step computes, in ids and offsets only.
 
-A step is a list of segments, one a session. A segment appends tokens at the live end of a slab and evaluates branches
-(entries) on top of it, so a commit and all its pre-positions are one pass of the weights. Every number here is decided
-by policy; tensors follow from it.
+A step is a list of segments, one a session. A segment appends tokens at the live end of a slab and evaluates
+branches (entries) on top of it, so a commit and all its pre-positions are one pass of the weights. Every number
+here is decided by policy; tensors follow from it.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ class LogitSummary:
     """What is kept of one next-token distribution.
 
     top1, top2: ids of the two largest logits. gap: their difference, in logits (Eq. 12).
-    log_partition: log of the sum of exp over all logits. fast_set_mass: probability of the fast-answer set, 0 to 1.
+    log_partition: log of the sum of exp over all logits.
+    fast_set_mass: probability of the fast-answer set, 0 to 1.
     """
 
     top1: int
