@@ -4,8 +4,8 @@ This file is also the program of those processes (see ``main``). Each session wa
 state is published with one or both entries, or is an invalid one, or is a closed session. Beside the board
 the writer keeps, for each session, the number of the state that it began to make live and of the last one that
 it finished. A reader notes the finished one before it asks and the begun one after the reply: an answer is
-right if and only if its state lies between the two. Every field is a function of (session, entry, state), so
-that any mixture of two states shows.
+right if and only if its state lies between the two. Every field is a function of (session, entry, state) and
+of how often the slot was rewritten in that state, so that any mixture of two writes shows.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ SESSIONS = 3
 ENTRIES = ("", "is it going up?")
 READS = 500_000
 READERS = 2
+REWRITES = 50
 LEASE_S = 1.0
 READS_AFTER_DEATH = 5_000
 PATIENCE_S = 240.0
@@ -48,14 +49,17 @@ META = BoardMeta(
 FIRST_STATE = {"old": 1, "new": 1_000_000_000}
 
 
-def expected(session: int, entry: int, state: int) -> SlotRecord:
-    """The one slot that (session, entry, state) may ever show."""
-    seed = (state * 0x9E3779B97F4A7C15 + session * 0xC2B2AE3D27D4EB4F + entry * 0x165667B19E3779F9) & (1 << 64) - 1
+def expected(session: int, entry: int, state: int, variant: int = 0) -> SlotRecord:
+    """The one slot that (session, entry, state, variant) may ever show."""
+    seed = variant * 0x27D4EB2F165667C5 + (
+        state * 0x9E3779B97F4A7C15 + session * 0xC2B2AE3D27D4EB4F + entry * 0x165667B19E3779F9
+    )
+    seed &= (1 << 64) - 1
     low, high = seed & 0x7FFFFFFF, seed >> 33
     return SlotRecord(
         ENTRIES[entry],
         ReadyDistribution(low, high, low ^ high, seed * 0.5, seed * 0.25, seed * 2.0, seed * 4.0),
-        Evidence(state, session, entry, state + 1, seed >> 1, seed >> 2, low, StateFlag(seed & 3)),
+        Evidence(state, session, entry, state + 1, seed >> 1, seed >> 2, variant, StateFlag(seed & 3)),
         token_hash=seed,
         ready_time_ms=seed >> 3,
     )
@@ -87,6 +91,13 @@ def write(folder: Path, life: str) -> None:
                     writer.invalidate(handles[session])
                     states[finished] = state
                     writer.add(handles[session], both)
+                case 5:  # one bank written over and over while its epoch is live: only the sequence lock helps
+                    writer.publish(handles[session], both)
+                    states[finished] = state
+                    for variant in range(1, REWRITES):
+                        writer.add(
+                            handles[session], [expected(session, entry, state, variant) for entry in range(2)]
+                        )
                 case 7:
                     writer.publish(handles[session], both[:1])
                     states[finished] = state
@@ -131,7 +142,7 @@ class Checker:
         self.outcomes["HIT"] += 1
         self.distinct.add(state)
         self.reader.consume(result)
-        record = expected(session, entry, state)
+        record = expected(session, entry, state, result.evidence.bars)
         shown = (result.ready, result.evidence, result.token_hash, result.ready_time_ms)
         if shown != (record.ready, record.evidence, record.token_hash, record.ready_time_ms):
             self.wrong.append(f"torn: {result}")
