@@ -1,0 +1,317 @@
+"""The consumer process: Kafka to the engine, in one thread.
+
+Each turn drains the engine's messages, confirms dead letters, starts partitions, polls within the credits, sends
+batches and commits what is settled. Nothing here waits for the engine: at zero credits the partitions are paused and
+polling goes on, so that the group never takes this member for dead.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable
+
+from consumers.dead_letter import DeadLetterWriter
+from consumers.engine_watch import EngineWatch, Presence
+from consumers.metrics import ConsumerMetrics
+from consumers.offsets import CommitPoint, plan_rebuild
+from consumers.reasons import DeadLetter, RawRecord
+from consumers.records import parse_records
+from consumers.source import Change, KafkaSource, Partition, SourceEvent, SourceUnavailable
+from consumers.stream import PartitionStream, StreamState
+from consumers.topics import ensure_topics
+from stream_engine.config import Config
+from stream_engine.messages import Ack, ConsumerHello, FromEngine, Refused, Welcome
+from stream_engine.transport import EngineLink
+
+log = logging.getLogger(__name__)
+
+POLL_MS = 50
+"""Longest wait of one poll: also how late an acknowledgement may be noticed on an idle topic."""
+COMMIT_EVERY_S = 0.5
+COMMIT_LOST_AFTER_S = 30.0
+REPORT_EVERY_S = 30.0
+LOOKUP_RETRY_S = 1.0
+MAX_BATCHES_IN_FLIGHT = 256
+"""Well under the socket's own bound, where a send would block."""
+MAX_PENDING_DEAD_LETTERS = 1_000
+STOP_WAIT_S = 2.0
+CLOSE_WAIT_S = 5.0
+
+
+class Consumer:
+    """The loop's state. ``turn`` may be called by hand in tests; only one thread calls anything."""
+
+    def __init__(
+        self, config: Config, source: KafkaSource, dead_letters: DeadLetterWriter, link: EngineLink
+    ) -> None:
+        self._config = config
+        self._source = source
+        self._dead_letters = dead_letters
+        self._link = link
+        self._watch = EngineWatch(time.monotonic())
+        self._streams: dict[Partition, PartitionStream] = {}
+        # Grows over restarts of this process as well, so that an engine never sees one twice.
+        self._generation = time.time_ns() // 1_000
+        self._next_commit = 0.0
+        self._commit_deadline: float | None = None
+        self._next_report = time.monotonic() + REPORT_EVERY_S
+        self.metrics = ConsumerMetrics()
+
+    def run(self, stop: threading.Event) -> None:
+        """Until ``stop`` is set; then a clean end. Raises OffsetResetRequired, or KafkaError that is final."""
+        try:
+            while not stop.is_set():
+                self.turn()
+            self._wind_down()
+        finally:
+            self._close()
+
+    def turn(self) -> None:
+        now = time.monotonic()
+        self._keep_engine(now)
+        for message in self._link.drain():
+            self._on_message(message, now)
+        self._on_confirmations()
+        if self._watch.presence is Presence.WELCOMED:
+            for stream in self._streams.values():
+                if stream.state is StreamState.WAITING and now >= stream.retry_at:
+                    self._begin(stream, now)
+        budget = self._budget()
+        streaming = {p for p, s in self._streams.items() if s.state is StreamState.STREAMING}
+        self._source.flow(streaming if budget > 0 else set())
+        polled = self._source.poll(POLL_MS if budget > 0 and streaming else 0, max(1, budget))
+        for event in self._source.events():
+            self._on_event(event, now)
+        self._deliver(polled)
+        self._finish_replays()
+        self._commit(now)
+        self._measure(now)
+        if not polled and (budget <= 0 or not streaming):
+            # Paused: the credits that end it come from the engine, so wait there.
+            for message in self._link.drain(POLL_MS):
+                self._on_message(message, time.monotonic())
+
+    # --- the engine --------------------------------------------------------------------------------
+
+    def _keep_engine(self, now: float) -> None:
+        if self._watch.check(now):
+            log.warning("the engine is silent: holding records back until it answers")
+        if self._watch.relink_due(now):
+            self._link.close()
+            self._link = EngineLink(self._config.transport)
+            log.warning("no word from an engine at %s: still trying", self._config.transport.engine)
+        if self._watch.hello_due(now):
+            self._link.send(ConsumerHello((self._config.kafka.bars_topic,)))
+
+    def _on_message(self, message: FromEngine, now: float) -> None:
+        if isinstance(message, Welcome):
+            if self._watch.welcome(message.boot_id, message.credits, now):
+                log.info("welcomed by engine %s with %d credits", message.boot_id, message.credits)
+                self._restart_all(now)
+        elif isinstance(message, Ack | Refused):
+            if self._watch.heard(message.boot_id, now):
+                log.warning("a new engine answers (boot %s)", message.boot_id)
+                self._restart_all(now)
+                return
+            stream = self._streams.get(Partition(message.topic, message.partition))
+            if (
+                stream is None
+                or stream.state is not StreamState.STREAMING
+                or stream.generation != message.generation
+            ):
+                return  # of an assignment that is over
+            if isinstance(message, Refused):
+                log.warning("%s refused by the engine: %s: starting it again", stream.partition, message.reason)
+                stream.reset(now)
+                return
+            before = stream.records_in_flight
+            letters = stream.acknowledge(message)
+            self.metrics.acked += before - stream.records_in_flight
+            self._write(letters, stream.generation)
+
+    def _restart_all(self, now: float) -> None:
+        for stream in self._streams.values():
+            if stream.state is StreamState.STREAMING:
+                stream.reset(now)
+
+    def _budget(self) -> int:
+        """Records that may be polled now; 0 holds everything back."""
+        if self._watch.presence is not Presence.WELCOMED or self._dead_letters.pending >= MAX_PENDING_DEAD_LETTERS:
+            return 0
+        if sum(stream.batches_in_flight for stream in self._streams.values()) >= MAX_BATCHES_IN_FLIGHT:
+            return 0
+        in_flight = sum(stream.records_in_flight for stream in self._streams.values())
+        return min(self._config.kafka.poll_records, self._watch.credits - in_flight)
+
+    # --- partitions --------------------------------------------------------------------------------
+
+    def _on_event(self, event: SourceEvent, now: float) -> None:
+        stream = self._streams.get(event.partition)
+        match event.change:
+            case Change.REVOKED:
+                if stream is not None:
+                    del self._streams[event.partition]
+                    self._revoke(stream)
+            case Change.ASSIGNED:
+                if stream is not None:
+                    self._revoke(stream)
+                self._streams[event.partition] = PartitionStream(event.partition)
+                log.info("%s assigned", event.partition)
+            case Change.POSITION_LOST:
+                if stream is not None:
+                    log.warning("%s: the log no longer holds the position %d", event.partition, stream.last + 1)
+                    stream.reset(now)
+
+    def _revoke(self, stream: PartitionStream) -> None:
+        message = stream.revoke()
+        if message is not None:
+            self._link.send(message)
+        log.info("%s revoked", stream.partition)
+
+    def _begin(self, stream: PartitionStream, now: float) -> None:
+        """Decide where to start, seek there, tell the engine. Seeks happen here, on the poll thread, never in the
+        listener, where one would race with fetches."""
+        kafka = self._config.kafka
+        try:
+            committed = stream.commit_point or self._source.committed(stream.partition)
+            beginning, end = self._source.bounds(stream.partition)
+        except SourceUnavailable as error:
+            log.warning("%s cannot start yet: %s", stream.partition, error)
+            stream.retry_at = now + LOOKUP_RETRY_S
+            return
+        plan = plan_rebuild(committed, beginning, end, kafka.max_rebuild_records, kafka.offset_reset)
+        if plan.warning:
+            log.warning("%s: %s", stream.partition, plan.warning)
+        if not self._source.seek(stream.partition, plan.start):
+            return  # taken away meanwhile; its event follows
+        self._generation += 1
+        self._link.send(stream.begin(plan, self._generation))
+        self.metrics.rebuilds += 1
+        log.info(
+            "%s starts at %d, live from %d, generation %d",
+            stream.partition,
+            plan.start,
+            plan.live_from,
+            self._generation,
+        )
+
+    # --- records -----------------------------------------------------------------------------------
+
+    def _deliver(self, polled: dict[Partition, list[RawRecord]]) -> None:
+        raws: list[RawRecord] = []
+        spans: list[tuple[PartitionStream, int, int]] = []
+        for partition, records in polled.items():
+            stream = self._streams.get(partition)
+            # Fetched before a rebalance or a restart of the partition: it is read again from its new start.
+            if stream is not None and stream.state is StreamState.STREAMING:
+                spans.append((stream, len(raws), len(raws) + len(records)))
+                raws.extend(records)
+        parsed = parse_records(raws)
+        for stream, first, end in spans:
+            try:
+                batch, letters = stream.accept(parsed[first:end])
+            except ValueError as error:
+                log.error("%s: starting the partition again", error)
+                stream.reset(time.monotonic())
+                continue
+            self._link.send(batch)
+            replayed = sum(item.raw.offset < stream.live_from for item in parsed[first:end])
+            self.metrics.replayed += replayed
+            self.metrics.consumed += batch.consumed - replayed
+            self.metrics.bars += sum(len(record.bars) for record in batch.records)
+            self._write(letters, stream.generation)
+
+    def _finish_replays(self) -> None:
+        for partition, stream in self._streams.items():
+            if stream.replaying and (self._source.position(partition) or 0) >= stream.live_from:
+                self._link.send(stream.finish_replay())
+
+    def _write(self, letters: Iterable[DeadLetter], generation: int) -> None:
+        for letter in letters:
+            self._dead_letters.send(letter, generation)
+            self.metrics.dead_lettered[str(letter.reason)] += 1
+
+    def _on_confirmations(self) -> None:
+        for topic, partition, generation, offset in self._dead_letters.confirmed():
+            stream = self._streams.get(Partition(topic, partition))
+            if stream is not None and stream.generation == generation and stream.settled is not None:
+                stream.settled.release(offset)
+
+    # --- commits -----------------------------------------------------------------------------------
+
+    def _points(self) -> dict[Partition, CommitPoint]:
+        """What is settled and not committed yet."""
+        points = {}
+        for partition, stream in self._streams.items():
+            point = stream.commit_point
+            if point is not None and point.offset > stream.committed:
+                points[partition] = point
+        return points
+
+    def _commit(self, now: float) -> None:
+        for outcome in self._source.commits():
+            self._commit_deadline = None
+            if isinstance(outcome, Exception):
+                log.warning("commit failed, trying again: %s: %s", type(outcome).__name__, outcome)
+                continue
+            self.metrics.commits += 1
+            for partition, point in outcome.items():
+                stream = self._streams.get(partition)
+                if stream is not None:
+                    stream.committed = max(stream.committed, point.offset)
+        points = self._points()
+        self._source.commit_on_revoke(points)
+        waiting = self._commit_deadline is not None and now < self._commit_deadline
+        if points and not waiting and now >= self._next_commit:
+            self._source.commit(points)
+            self._commit_deadline = now + COMMIT_LOST_AFTER_S
+            self._next_commit = now + COMMIT_EVERY_S
+
+    # --- the end -----------------------------------------------------------------------------------
+
+    def _wind_down(self) -> None:
+        """No more records; a moment for acknowledgements and dead letters on their way; then commit and let go."""
+        deadline = time.monotonic() + STOP_WAIT_S
+        while time.monotonic() < deadline and (
+            self._dead_letters.pending or any(stream.batches_in_flight for stream in self._streams.values())
+        ):
+            for message in self._link.drain(POLL_MS):
+                self._on_message(message, time.monotonic())
+            self._on_confirmations()
+        points = self._points()
+        if points:
+            try:
+                self._source.commit_now(points, int(CLOSE_WAIT_S * 1000))
+            except Exception as error:  # whatever it is, what is not committed is read again
+                log.warning("last commit failed: %s: %s", type(error).__name__, error)
+        for stream in self._streams.values():
+            self._revoke(stream)
+        self._streams.clear()
+
+    def _close(self) -> None:
+        self._source.close(CLOSE_WAIT_S)
+        self._dead_letters.close(CLOSE_WAIT_S)
+        self._link.close()
+        log.info("consumer stopped: %s", self.metrics.as_dict())
+
+    def _measure(self, now: float) -> None:
+        self.metrics.in_flight = sum(stream.records_in_flight for stream in self._streams.values())
+        if now < self._next_report:
+            return
+        self._next_report = now + REPORT_EVERY_S
+        # From what was read, not from what is committed: that moves only with deliveries.
+        ends = {p: self._source.highwater(p) for p in self._streams}
+        self.metrics.lag = {
+            str(p): max(0, end - self._streams[p].last - 1) for p, end in ends.items() if end is not None
+        }
+        log.info("%s", self.metrics.as_dict())
+
+
+def run_consumer(config: Config, stop: threading.Event) -> None:
+    """Consume until ``stop`` is set. Raises BrokerUnreachable at the start, OffsetResetRequired, or a KafkaError
+    that trying again cannot help."""
+    ensure_topics(config.kafka)
+    source = KafkaSource(config.kafka, [config.kafka.bars_topic])
+    Consumer(config, source, DeadLetterWriter(config.kafka), EngineLink(config.transport)).run(stop)

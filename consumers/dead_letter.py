@@ -1,0 +1,142 @@
+"""The dead-letter topic: what could not be taken, with the reason, confirmed by the broker before its offset settles."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
+
+from consumers.reasons import DeadLetter
+from stream_engine.config import KafkaSettings
+
+log = logging.getLogger(__name__)
+
+RETRY_AFTER_S = 1.0
+CUT_VALUE_BYTES = 65_536
+CUT_KEY_BYTES = 1_024
+
+
+class Confirmation(NamedTuple):
+    """A dead letter of this record is in the topic."""
+
+    topic: str
+    partition: int
+    generation: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Outgoing:
+    letter: DeadLetter
+    generation: int
+    cut: bool = False
+    not_before: float = 0.0
+
+
+class DeadLetterWriter:
+    """Writes dead letters without waiting, and retries until each is confirmed. One thread.
+
+    A record near the broker's size limit does not fit together with its headers: it is then cut, and the header
+    ``truncated`` names its original size. The original stays in the source topic at ``topic``/``partition``/``offset``."""
+
+    def __init__(self, settings: KafkaSettings, producer: Any = None) -> None:
+        self._topic_suffix = settings.dead_letter_suffix
+        self._producer = producer or KafkaProducer(
+            bootstrap_servers=settings.bootstrap_servers.split(","),
+            client_id=f"{settings.group_id}-dead-letters",
+            acks="all",
+            enable_idempotence=True,
+            linger_ms=5,
+            max_block_ms=2_000,  # the poll thread calls: it may not be held up for long
+            allow_auto_create_topics=False,
+        )
+        self._waiting: deque[_Outgoing] = deque()
+        self._sent: deque[tuple[Any, _Outgoing]] = deque()
+
+    @property
+    def pending(self) -> int:
+        """Dead letters not confirmed yet."""
+        return len(self._waiting) + len(self._sent)
+
+    def send(self, letter: DeadLetter, generation: int) -> None:
+        self._waiting.append(_Outgoing(letter, generation))
+
+    def confirmed(self) -> list[Confirmation]:
+        """Push on what waits, and return what the broker has confirmed since the last call."""
+        self._push()
+        done: list[Confirmation] = []
+        unfinished: deque[tuple[Any, _Outgoing]] = deque()
+        for future, outgoing in self._sent:
+            if not future.is_done:
+                unfinished.append((future, outgoing))
+            elif future.succeeded():
+                raw = outgoing.letter.raw
+                done.append(Confirmation(raw.topic, raw.partition, outgoing.generation, raw.offset))
+            else:
+                self._retry(outgoing, future.exception)
+        self._sent = unfinished
+        return done
+
+    def _push(self) -> None:
+        now = time.monotonic()
+        for _ in range(len(self._waiting)):
+            outgoing = self._waiting.popleft()
+            if outgoing.not_before > now:
+                self._waiting.append(outgoing)
+                continue
+            letter = outgoing.letter
+            try:
+                future = self._producer.send(
+                    letter.raw.topic + self._topic_suffix,
+                    key=_cut(letter.raw.key, CUT_KEY_BYTES) if outgoing.cut else letter.raw.key,
+                    # The producer takes no message without key and value.
+                    value=(_cut(letter.value, CUT_VALUE_BYTES) if outgoing.cut else letter.value) or b"",
+                    headers=headers(letter, outgoing.cut),
+                )
+            except KafkaError as error:
+                self._retry(outgoing, error)
+                if not outgoing.cut and not isinstance(error, MessageSizeTooLargeError):
+                    return  # the broker is away: each further try would block as long again
+            else:
+                self._sent.append((future, outgoing))
+
+    def _retry(self, outgoing: _Outgoing, error: BaseException) -> None:
+        if isinstance(error, MessageSizeTooLargeError | RecordListTooLargeError) and not outgoing.cut:
+            self._waiting.append(replace(outgoing, cut=True))
+            return
+        raw = outgoing.letter.raw
+        log.warning(
+            "dead letter of %s/%d offset %d not written, trying again: %s: %s",
+            *(raw.topic, raw.partition, raw.offset, type(error).__name__, error),
+        )
+        self._waiting.append(replace(outgoing, not_before=time.monotonic() + RETRY_AFTER_S))
+
+    def close(self, timeout_s: float) -> None:
+        self._producer.close(timeout=timeout_s)
+
+
+def headers(letter: DeadLetter, cut: bool = False) -> list[tuple[str, bytes]]:
+    """Where the record lies and why it is here. ``bar`` is its index within a list; absent for a whole record."""
+    raw = letter.raw
+    named: list[tuple[str, bytes]] = [
+        ("topic", raw.topic.encode()),
+        ("partition", str(raw.partition).encode()),
+        ("offset", str(raw.offset).encode()),
+        ("key", _cut(raw.key, CUT_KEY_BYTES) or b""),
+        ("reason", str(letter.reason).encode()),
+        ("detail", letter.detail.encode(errors="replace")),
+    ]
+    if letter.bar is not None:
+        named.append(("bar", str(letter.bar).encode()))
+    if cut:
+        named.append(("truncated", str(len(letter.value or b"")).encode()))
+    return named
+
+
+def _cut(data: bytes | None, size: int) -> bytes | None:
+    return None if data is None else data[:size]

@@ -1,0 +1,40 @@
+"""Plain counters of one consumer; logged every half minute and readable as a dictionary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class ConsumerMetrics:
+    """Counts since the start. Records are counted as Kafka has them, bars apart: a record may be a list of bars."""
+
+    consumed: int = 0
+    """Live records sent to the engine."""
+    replayed: int = 0
+    """Records sent again to refill windows."""
+    bars: int = 0
+    """Good bars in all of them."""
+    acked: int = 0
+    dead_lettered: Counter[str] = field(default_factory=Counter)
+    """Dead letters by reason."""
+    commits: int = 0
+    rebuilds: int = 0
+    """Starts of a partition: assignments, and restarts for a refusal or a new engine."""
+    in_flight: int = 0
+    lag: dict[str, int] = field(default_factory=dict)
+    """Records not yet read, by "topic/partition"."""
+
+    def as_dict(self) -> dict[str, int | dict[str, int]]:
+        return {
+            "consumed": self.consumed,
+            "replayed": self.replayed,
+            "bars": self.bars,
+            "acked": self.acked,
+            "dead_lettered": dict(self.dead_lettered),
+            "commits": self.commits,
+            "rebuilds": self.rebuilds,
+            "in_flight": self.in_flight,
+            "lag": dict(self.lag),
+        }

@@ -1,0 +1,255 @@
+"""The Kafka client behind a small interface: poll, events, offsets. Everything that kafka-python surprises with is here.
+
+One thread calls all methods. The rebalance listener runs on the client's own network thread, so it only pauses,
+starts a commit and leaves an event; seeks happen on the poll thread, later.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple, TypeVar
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.errors import (
+    KafkaError,
+    LogTruncationError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    RetriableError,
+)
+
+from consumers.offsets import CommitPoint
+from consumers.reasons import RawRecord
+from stream_engine.config import KafkaSettings
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LOOKUP_TIMEOUT_MS = 5_000
+RETRY_PAUSE_S = 0.2
+
+
+class Partition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+class Change(Enum):
+    """What happened to a partition. POSITION_LOST: it is still ours, but the log no longer holds our position."""
+
+    ASSIGNED = "assigned"
+    REVOKED = "revoked"
+    POSITION_LOST = "position lost"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEvent:
+    change: Change
+    partition: Partition
+
+
+class SourceUnavailable(RuntimeError):
+    """The broker did not answer a lookup in time; the caller tries again later."""
+
+
+class KafkaSource:
+    """One member of the consumer group, for the topics given."""
+
+    def __init__(self, settings: KafkaSettings, topics: Iterable[str]) -> None:
+        self._events: queue.SimpleQueue[SourceEvent] = queue.SimpleQueue()
+        self._commits: queue.SimpleQueue[dict[Partition, CommitPoint] | Exception] = queue.SimpleQueue()
+        self._on_revoke: Mapping[Partition, CommitPoint] = {}
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=settings.bootstrap_servers.split(","),
+            group_id=settings.group_id,
+            client_id=f"{settings.group_id}-consumer",
+            enable_auto_commit=False,
+            # A position outside the log raises: a jump is the configured, logged choice of plan_rebuild.
+            auto_offset_reset="none",
+            isolation_level="read_committed",
+            allow_auto_create_topics=False,
+            max_poll_records=settings.poll_records,
+            session_timeout_ms=settings.session_timeout_ms,
+            heartbeat_interval_ms=min(3_000, settings.session_timeout_ms // 3),
+            metadata_max_age_ms=30_000,  # partitions that are added are found within half a minute
+            # Kept partitions stay live across a rebalance: re-reading one costs a rebuild of its sessions.
+            partition_assignment_strategy=[CooperativeStickyAssignor],
+        )
+        self._consumer.subscribe(list(topics), listener=_Listener(self))
+
+    def poll(self, timeout_ms: int, max_records: int) -> dict[Partition, list[RawRecord]]:
+        """Records per partition, in offset order. Raises KafkaError only where trying again cannot help."""
+        try:
+            polled = self._consumer.poll(timeout_ms=timeout_ms, max_records=max_records)
+        except NoOffsetForPartitionError:
+            return {}  # assigned a moment ago: the ASSIGNED event is queued, and leads to a seek
+        except OffsetOutOfRangeError as error:
+            self._position_lost(error.args[0])
+            return {}
+        except LogTruncationError as error:
+            self._position_lost(error.divergent_offsets)
+            return {}
+        except RetriableError as error:
+            log.warning("polling failed, trying again: %s: %s", type(error).__name__, error)
+            time.sleep(RETRY_PAUSE_S)
+            return {}
+        return {Partition(*tp): [_raw(record) for record in records] for tp, records in polled.items()}
+
+    def events(self) -> list[SourceEvent]:
+        """Assignments and revocations since the last call, in order."""
+        return _drain(self._events)
+
+    def committed(self, partition: Partition) -> CommitPoint | None:
+        """The group's committed offset and floor. Raises SourceUnavailable."""
+        try:
+            found = self._consumer.committed(
+                TopicPartition(*partition), metadata=True, timeout_ms=LOOKUP_TIMEOUT_MS
+            )
+        except RetriableError as error:
+            raise SourceUnavailable(f"committed offset of {partition}: {type(error).__name__}: {error}") from error
+        return None if found is None else CommitPoint.read(found.offset, found.metadata)
+
+    def bounds(self, partition: Partition) -> tuple[int, int]:
+        """First offset in the log, and the one after the last. Raises SourceUnavailable."""
+        tp = TopicPartition(*partition)
+        try:
+            beginning = self._consumer.beginning_offsets([tp], timeout_ms=LOOKUP_TIMEOUT_MS)[tp]
+            return beginning, self._consumer.end_offsets([tp], timeout_ms=LOOKUP_TIMEOUT_MS)[tp]
+        except RetriableError as error:
+            raise SourceUnavailable(f"offsets of {partition}: {type(error).__name__}: {error}") from error
+
+    def seek(self, partition: Partition, offset: int) -> bool:
+        """Set the next offset to read; what was fetched before is discarded. False where it is no longer ours."""
+        try:
+            self._consumer.seek(TopicPartition(*partition), offset)
+        except ValueError:
+            return False
+        return True
+
+    def flow(self, partitions: set[Partition]) -> None:
+        """Exactly these partitions deliver records; all others of the assignment are paused."""
+        assigned = {Partition(*tp) for tp in self._consumer.assignment()}
+        paused = {Partition(*tp) for tp in self._consumer.paused()}
+        for partition in assigned:
+            wanted = partition in partitions
+            if wanted == (partition in paused):
+                self._set_paused(partition, not wanted)
+
+    def position(self, partition: Partition) -> int | None:
+        """The next offset to be read. It passes transaction markers, which are never delivered."""
+        tp = TopicPartition(*partition)
+        return self._consumer.position(tp, timeout_ms=0) if tp in self._consumer.assignment() else None
+
+    def highwater(self, partition: Partition) -> int | None:
+        """The offset after the last in the log, as of the newest fetch; None before the first."""
+        tp = TopicPartition(*partition)
+        return self._consumer.highwater(tp) if tp in self._consumer.assignment() else None
+
+    def commit(self, points: Mapping[Partition, CommitPoint]) -> None:
+        """Start a commit; its outcome comes from ``commits``."""
+        self._consumer.commit_async(_to_kafka(points), callback=self._committed)
+
+    def commits(self) -> list[dict[Partition, CommitPoint] | Exception]:
+        """Outcomes of commits since the last call: what was committed, or the error."""
+        return _drain(self._commits)
+
+    def commit_now(self, points: Mapping[Partition, CommitPoint], timeout_ms: int) -> None:
+        """Commit and wait. Raises KafkaError."""
+        self._consumer.commit(_to_kafka(points), timeout_ms=timeout_ms)
+
+    def commit_on_revoke(self, points: Mapping[Partition, CommitPoint]) -> None:
+        """What the listener commits for partitions that are taken away, while this member still may."""
+        self._on_revoke = points
+
+    def close(self, timeout_s: float) -> None:
+        """Leave the group. The client's close can hang on a dead broker: it is left behind after ``timeout_s``."""
+        self._on_revoke = {}
+        closing = threading.Thread(
+            target=self._consumer.close,
+            kwargs={"autocommit": False, "timeout_ms": int(timeout_s * 1000)},
+            name="kafka-close",
+            daemon=True,
+        )
+        closing.start()
+        closing.join(timeout_s + 1.0)
+        if closing.is_alive():
+            log.warning("the Kafka consumer did not close within %.0f s: left behind", timeout_s)
+
+    def _assigned(self, partitions: Iterable[Any]) -> None:
+        for tp in partitions:
+            self._set_paused(Partition(*tp), True)
+            self._events.put(SourceEvent(Change.ASSIGNED, Partition(*tp)))
+
+    def _revoked(self, partitions: Iterable[Any], may_commit: bool) -> None:
+        taken = [Partition(*tp) for tp in partitions]
+        points = {p: point for p, point in self._on_revoke.items() if p in taken}
+        if points and may_commit:
+            # Sent before this member rejoins, so before the next owner may commit; a later one could go back.
+            try:
+                self.commit(points)
+            except KafkaError as error:
+                log.warning("no commit at the revocation of %s: %s", ", ".join(map(str, points)), error)
+        for partition in taken:
+            self._events.put(SourceEvent(Change.REVOKED, partition))
+
+    def _position_lost(self, positions: Mapping[Any, Any]) -> None:
+        for tp in positions:
+            partition = Partition(*tp)
+            self._set_paused(partition, True)
+            self._events.put(SourceEvent(Change.POSITION_LOST, partition))
+
+    def _set_paused(self, partition: Partition, paused: bool) -> None:
+        change = self._consumer.pause if paused else self._consumer.resume
+        try:
+            change(TopicPartition(*partition))
+        except KeyError:
+            log.debug("%s is no longer assigned", partition)
+
+    def _committed(self, offsets: Mapping[Any, Any], response: Any) -> None:
+        if isinstance(response, Exception):
+            self._commits.put(response)
+        else:
+            points = {Partition(*tp): CommitPoint.read(o.offset, o.metadata) for tp, o in offsets.items()}
+            self._commits.put(points)
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no type marker
+    def __init__(self, source: KafkaSource) -> None:
+        self._source = source
+
+    def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+        self._source._assigned(assigned)
+
+    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+        self._source._revoked(revoked, may_commit=True)
+
+    def on_partitions_lost(self, lost: Iterable[Any]) -> None:
+        self._source._revoked(lost, may_commit=False)
+
+
+def _raw(record: Any) -> RawRecord:
+    return RawRecord(record.topic, record.partition, record.offset, record.timestamp, record.key, record.value)
+
+
+def _to_kafka(points: Mapping[Partition, CommitPoint]) -> dict[Any, Any]:
+    return {TopicPartition(*p): OffsetAndMetadata(c.offset, c.metadata(), -1) for p, c in points.items()}
+
+
+def _drain(items: queue.SimpleQueue[T]) -> list[T]:
+    drained: list[T] = []
+    while True:
+        try:
+            drained.append(items.get_nowait())
+        except queue.Empty:
+            return drained

@@ -1,0 +1,153 @@
+"""One partition between Kafka and the engine: what is in flight, held and settled in its current generation."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from consumers.offsets import CommitPoint, RebuildPlan, SettledOffsets
+from consumers.reasons import DeadLetter, RawRecord
+from consumers.records import ParsedRecord
+from consumers.source import Partition
+from stream_engine.messages import Ack, Assign, Batch, Record, Revoke
+
+
+class StreamState(Enum):
+    WAITING = "waiting"
+    """Ours, but its start is not decided: newly assigned, refused, or the engine is new."""
+    STREAMING = "streaming"
+    REVOKED = "revoked"
+
+
+_NEXT = {
+    StreamState.WAITING: {StreamState.STREAMING, StreamState.REVOKED},
+    StreamState.STREAMING: {StreamState.WAITING, StreamState.REVOKED},
+    StreamState.REVOKED: set[StreamState](),
+}
+
+RETRY_FIRST_S = 0.1
+RETRY_MOST_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _InFlight:
+    last: int
+    records: int
+
+
+class PartitionStream:
+    """Batches out, acknowledgements in. Offsets are Kafka's; ``generation`` fences everything of earlier starts."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.state = StreamState.WAITING
+        self.generation = 0
+        self.last = -1
+        """The last offset sent to the engine."""
+        self.live_from = 0
+        self.settled: SettledOffsets | None = None
+        self.committed = -1
+        """The offset that is known to be committed, or chosen where none was: nothing up to it is committed again."""
+        self.retry_at = 0.0
+        self._resets_in_a_row = 0
+        self._in_flight: deque[_InFlight] = deque()
+        self._held: dict[int, RawRecord] = {}
+
+    @property
+    def records_in_flight(self) -> int:
+        return sum(batch.records for batch in self._in_flight)
+
+    @property
+    def batches_in_flight(self) -> int:
+        return len(self._in_flight)
+
+    @property
+    def replaying(self) -> bool:
+        return self.state is StreamState.STREAMING and self.last < self.live_from - 1
+
+    @property
+    def commit_point(self) -> CommitPoint | None:
+        """What this life of the consumer knows to be settled; None before the first start."""
+        return None if self.settled is None else self.settled.point
+
+    def begin(self, plan: RebuildPlan, generation: int) -> Assign:
+        """Start streaming; the message that tells the engine so."""
+        self._move(StreamState.STREAMING)
+        first = self.settled is None
+        self.committed = plan.live_from if first else min(self.committed, plan.live_from)
+        self.generation = generation
+        self.last = plan.start - 1
+        self.live_from = plan.live_from
+        self.settled = SettledOffsets(plan.start, plan.live_from)
+        return Assign(*self.partition, generation, plan.start, plan.live_from)
+
+    def accept(self, parsed: Sequence[ParsedRecord]) -> tuple[Batch, list[DeadLetter]]:
+        """The next records as one batch, and the dead letters to write. Those of a replay were written before.
+
+        Raises ValueError where the offsets do not go on from the last batch."""
+        if self.settled is None:
+            raise ValueError(f"{self.partition} has not begun")
+        follows, last = self.last, self.last
+        for item in parsed:
+            if item.raw.offset <= last:
+                raise ValueError(f"{self.partition}: offset {item.raw.offset} after {last}")
+            last = item.raw.offset
+        letters = [letter for item in parsed for letter in item.dead if item.raw.offset >= self.live_from]
+        for letter in letters:
+            self.settled.hold(letter.raw.offset)
+        self._held.update((item.raw.offset, item.raw) for item in parsed if item.record is not None)
+        records = tuple(item.record for item in parsed if item.record is not None)
+        return self._send(follows, last, len(parsed), records), letters
+
+    def finish_replay(self) -> Batch:
+        """An empty batch up to ``live_from``: what lay before it was transaction markers, which no one delivers."""
+        return self._send(self.last, self.live_from - 1, 0, ())
+
+    def _send(self, follows: int, last: int, consumed: int, records: tuple[Record, ...]) -> Batch:
+        self._in_flight.append(_InFlight(last, consumed))
+        self.last = last
+        return Batch(*self.partition, self.generation, follows, last, consumed, records)
+
+    def acknowledge(self, ack: Ack) -> list[DeadLetter]:
+        """Apply an acknowledgement of this generation; dead letters for what the engine rejected."""
+        assert self.settled is not None, "generations are given by begin()"
+        letters = []
+        for rejected in ack.rejected:
+            raw = self._held.get(rejected.offset)
+            if raw is not None and raw.offset >= self.live_from:
+                letters.append(DeadLetter(raw, raw.value, rejected.reason, rejected.detail))
+                self.settled.hold(raw.offset)
+        self.settled.acknowledge(ack.last, ack.floor)
+        while self._in_flight and self._in_flight[0].last <= ack.last:
+            self._in_flight.popleft()
+        for offset in [offset for offset in self._held if offset <= ack.last]:
+            del self._held[offset]
+        self._resets_in_a_row = 0
+        return letters
+
+    def reset(self, now: float) -> None:
+        """Start over in a new generation. Without an acknowledgement in between each try waits longer."""
+        if self.state is StreamState.STREAMING:
+            self._move(StreamState.WAITING)
+        self._forget()
+        if self._resets_in_a_row:
+            self.retry_at = now + min(RETRY_FIRST_S * 2**self._resets_in_a_row, RETRY_MOST_S)
+        self._resets_in_a_row += 1
+
+    def revoke(self) -> Revoke | None:
+        """The partition is no longer ours; the message for the engine where it knew of it."""
+        known = self.state is StreamState.STREAMING
+        self._move(StreamState.REVOKED)
+        self._forget()
+        return Revoke(*self.partition, self.generation) if known else None
+
+    def _forget(self) -> None:
+        self._in_flight.clear()
+        self._held.clear()
+
+    def _move(self, state: StreamState) -> None:
+        if state not in _NEXT[self.state]:
+            raise RuntimeError(f"{self.partition} cannot become {state.value} when {self.state.value}")
+        self.state = state
