@@ -19,7 +19,8 @@ def unmet_bound(query: Query, *, version: int, applied: int | None, age_ms: int)
         if applied is None:
             return f"partition {bound.partition} is not owned by this engine"
         if applied <= bound.offset:
-            return f"partition {bound.partition} is applied up to {applied - 1}, min_offset asks for {bound.offset}"
+            asked = f"min_offset asks for {bound.offset}"
+            return f"partition {bound.partition} is applied up to offset {applied - 1}, {asked}"
     if query.max_age_ms is not None and age_ms > query.max_age_ms:
         return f"the newest record is {age_ms} ms old, max_age_ms asks for {query.max_age_ms}"
     return None

@@ -104,7 +104,7 @@ class Planner:
                 break
             if selection.lane is Lane.SECOND_SLAB:
                 self._plan_second_slab(step, session_id)
-            else:
+            elif selection.lane is not None:
                 self._plan_lone(step, session_id, selection.lane)
         return list(step.planned.values())
 
@@ -200,7 +200,7 @@ class Planner:
             planned.session.scratch_end += len(entry.tokens)
             step.room -= len(entry.tokens)
 
-    def _plan_lone(self, step: _Step, session_id: str, lane: Lane | None) -> None:
+    def _plan_lone(self, step: _Step, session_id: str, lane: Lane) -> None:
         """Entries left out of a commit, alone: Alg. 1 with its headroom check."""
         session = self._sessions[session_id]
         base = self._budget.base_of(session_id)
@@ -210,22 +210,21 @@ class Planner:
             for entry in self._entries(session)
             if entry.key not in session.ready and (entry.kind is EntryKind.STANDING) is not lone
         ]
-        if lane is not None and (base is None or not session.current or not due):
+        if base is None or not session.current or not due:
             self._scheduler.lanes[lane].pop(session_id)
             return
-        assert base is not None
         headroom = self._budget.shape.headroom(session.resident)
         riders = choose_riders(
             due,
             headroom=headroom,
-            step_room=step.room,
+            # Alone in its step an entry may be longer than the bound; else it would wait forever.
+            step_room=step.room if step.planned else max(step.room, len(due[0].tokens)),
             query_waits=False,
             more_queued=False,
             deferrals=0,
             max_deferrals=0,
         )
-        if lane is not None and (riders.riding or not riders.deferred):
-            # Those still deferred ask again once these have run; an empty turn here would ask forever.
+        if not riders.deferred:
             self._scheduler.lanes[lane].pop(session_id)
         self._count_skips(riders.skipped)
         if not riders.riding:

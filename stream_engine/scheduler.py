@@ -16,6 +16,7 @@ from enum import Enum
 
 from stream_engine.entry import Entry
 from stream_engine.messages import Answer, ErrorReply, Query, Record
+from stream_engine.model.runner import Logits
 from stream_engine.partitions import OpenBatch
 
 QueryReply = Callable[[Answer | ErrorReply], None]
@@ -35,6 +36,7 @@ class QueryWork:
     cell: int | None = None
     computed: int = 0
     reused: int = 0
+    first: Logits | None = None
 
 
 @dataclass(slots=True)

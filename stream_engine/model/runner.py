@@ -11,7 +11,12 @@ from stream_engine.model.step import Segment
 
 @dataclass(frozen=True, slots=True)
 class Logits:
-    """One next-token distribution, reduced (see ``ready.ReadyDistribution`` for the units)."""
+    """What is kept of one next-token distribution.
+
+    top1, top2: ids of the two largest logits; gap: their difference in logits (Eq. 11); top1_logit: the
+    largest logit; log_partition: log of the summed exponentials of all logits; fast_set_mass: probability of
+    the fast-answer set, 0 to 1.
+    """
 
     top1: int
     top2: int

@@ -1,0 +1,304 @@
+"""The engine: plan -> forward -> publish. One thread owns everything here that changes.
+
+Messages come in through the methods, work happens in ``step``, and what is to be sent comes out of
+``acknowledgements`` and the ``emit`` callback. No sockets, no Kafka, no HTTP: usable in-process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from uuid import uuid4
+
+from stream_engine.answers import build_evaluation, event_time
+from stream_engine.budget import BudgetShape, CellBudget
+from stream_engine.config import EngineSettings
+from stream_engine.entry import (
+    Entry,
+    EntryKind,
+    common_prefix,
+    envelope_entry,
+    generic_entry,
+)
+from stream_engine.gate import Gate
+from stream_engine.ingest import Ingest
+from stream_engine.messages import Committed, ErrorReply, Event, StandingPut, StandingQuery
+from stream_engine.model.builder import TokenBuilder
+from stream_engine.model.runner import Runner, SegmentResult
+from stream_engine.plan import PlannedSession, Planner
+from stream_engine.publish import Publication
+from stream_engine.queries import QueryDesk, not_found, question_too_long, ready_distribution, unsupported
+from stream_engine.router import Router
+from stream_engine.scheduler import Lane, Scheduler
+from stream_engine.session import ResidentBranch, Session, SessionState, Source
+from stream_engine.standing import StandingRegistry
+
+
+class Engine:
+    """Resident sessions of one model."""
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        builder: TokenBuilder,
+        runner: Runner,
+        shape: BudgetShape,
+        gate: Gate,
+        publication: Publication,
+        emit: Callable[[Event], None] = lambda event: None,
+    ) -> None:
+        self.boot_id = uuid4().hex
+        self.settings = settings
+        self.builder = builder
+        self.router = Router(builder.profile)
+        self.sessions: dict[str, Session] = {}
+        self.counters: dict[str, float] = defaultdict(float)
+        self.step_seconds: list[float] = []
+        self.standing = StandingRegistry(builder)
+        self.scheduler = Scheduler(settings.commit_every)
+        self.budget = CellBudget(shape)
+        self._runner = runner
+        self._publication = publication
+        self._emit = emit
+        self._generic = generic_entry(builder)
+        self._envelope = envelope_entry(builder)
+        self.ingest = Ingest(
+            self.boot_id,
+            self.sessions,
+            self.scheduler,
+            publication,
+            self.counters,
+            self._open_session,
+            self.drop_session,
+        )
+        self.queries = QueryDesk(
+            builder,
+            self.router,
+            gate,
+            self.sessions,
+            self.scheduler,
+            self.ingest.partitions,
+            publication,
+            self.counters,
+        )
+        self._planner = Planner(
+            settings,
+            self.scheduler,
+            self.sessions,
+            self.budget,
+            runner,
+            self.entries,
+            self._evict,
+            self.counters,
+        )
+
+    # --- sessions ------------------------------------------------------------------------------------
+
+    def entries(self, session: Session) -> tuple[Entry, ...]:
+        """The decision points of a session: generic header, standing queries, tool envelope."""
+        generic = () if self.settings.preposition == "off" else (self._generic,)
+        envelope = (self._envelope,) if session.awaiting_tool else ()
+        return (*generic, *self.standing.entries(session.id), *envelope)
+
+    def _open_session(self, session_id: str, source: Source | None) -> Session:
+        session = self.sessions[session_id] = Session(session_id, self.builder, source)
+        return session
+
+    def drop_session(self, session: Session) -> None:
+        """Remove a session; queries that wait for it are refused. A Kafka-fed one lives again with its next
+        record."""
+        del self.sessions[session.id]
+        work = self.scheduler.drop_session(session.id)
+        if work is not None:
+            work.taken += work.records
+            self.ingest.settled(work)
+        for query in [query for query in self.scheduler.queries if query.query.session == session.id]:
+            self.queries.refuse(query, not_found(session.id))
+        self.budget.release(session.id)
+        self._publication.closed(session)
+        self.standing.forget_session(session.id)
+        if session.source is not None and (owned := self.ingest.partitions.get(session.source)) is not None:
+            owned.sessions.discard(session.id)
+
+    def _evict(self, session: Session) -> None:
+        """The session's cells go to another one: tokens only from now on. Its slots are cleared first."""
+        self._publication.invalidated(session)
+        session.invalidate()
+        session.resident, session.second = 0, None
+        session.move_to(SessionState.EVICTED)
+        self.counters["evictions_total"] += 1
+
+    # --- agentic sessions ----------------------------------------------------------------------------
+
+    def append_turn(self, session_id: str, tokens: tuple[int, ...]) -> Session:
+        """Extend a pushed session by durable tokens; it is opened where it does not exist."""
+        session = self.sessions.get(session_id) or self._open_session(session_id, None)
+        session.append_turn(tokens)
+        self.scheduler.add_commit(session_id)
+        return session
+
+    def await_tool(self, session_id: str) -> None:
+        """A tool call was emitted: its result's envelope is decoded while the session waits (section 3.5)."""
+        self.sessions[session_id].awaiting_tool = True
+        self.scheduler.add(Lane.LONE, session_id)
+
+    def resume_tool(self, session_id: str, payload: str) -> int:
+        """The tool has answered. The turn resumes on its delta: envelope cells that are resident become
+        durable, the payload is appended, and the next turn's header rides along. Returns the reused tokens."""
+        session = self.sessions[session_id]
+        tokens = self.builder.tool_envelope + self.builder.tool_payload(payload)
+        reused = 0
+        base = self.budget.base_of(session_id)
+        if base is not None and session.current:
+            source = 0
+            for branch in session.branches:
+                common = common_prefix(branch.tokens, tokens)
+                if common > reused:
+                    reused, source = common, branch.cell
+            if reused and source != session.resident:
+                self._runner.copy(base + source, base + session.resident, reused)
+        session.append_turn(tokens)
+        session.resident += reused
+        session.awaiting_tool = False
+        session.invalidate()
+        self._publication.invalidated(session)
+        self.scheduler.add_commit(session_id)
+        return reused
+
+    # --- standing queries ----------------------------------------------------------------------------
+
+    def register(self, request: StandingPut) -> StandingQuery | ErrorReply:
+        """Register a standing query; sessions it covers are evaluated next, at their present version."""
+        route = self.router.route(request.question)
+        if route.question_class is None:
+            return unsupported(self.router)
+        query = self.standing.put(request, route.question_class.name)
+        for session in self.sessions.values():
+            if session.current and self.standing.entries(session.id):
+                self.scheduler.add(Lane.STANDING, session.id)
+        return query
+
+    def unregister(self, query_id: str) -> bool:
+        query = self.standing.get(query_id)
+        if query is None:
+            return False
+        self.standing.delete(query_id)
+        for session in self.sessions.values():
+            if query.question not in {entry.key for entry in self.standing.entries(session.id)}:
+                session.ready.pop(query.question, None)
+                self._publication.removed(session, query.question)
+        return True
+
+    # --- the loop ------------------------------------------------------------------------------------
+
+    def step(self) -> bool:
+        """One step: plan, forward, publish. False when there was nothing to run."""
+        self._publication.heartbeat()
+        self.queries.retry_waiting()
+        planned = self._planner.plan()
+        if not planned:
+            return False
+        parts = [(one, one.segment()) for one in planned]
+        segments = [segment for _, segment in parts if segment is not None]
+        started = time.perf_counter()
+        results = iter(self._runner.run(segments) if segments else ())
+        if segments:
+            self.step_seconds.append(time.perf_counter() - started)
+            self.counters["steps_total"] += 1
+            self.counters["step_tokens_total"] += sum(segment.size for segment in segments)
+        for one, segment in parts:
+            self._finish(one, next(results) if segment is not None else SegmentResult(()))
+        return True
+
+    def run_until_idle(self) -> None:
+        """Steps until there is no work left (in-process use and tests)."""
+        while self.step():
+            pass
+
+    def check_integrity(self) -> None:
+        for session in self.sessions.values():
+            session.check_integrity()
+            resident = self.budget.base_of(session.id) is not None
+            assert resident or session.resident == 0, f"session {session.id!r}: cells counted without an extent"
+
+    def _finish(self, one: PlannedSession, result: SegmentResult) -> None:
+        session = one.session
+        if one.second:
+            assert session.second is not None
+            session.second.resident += len(one.append)
+            if session.second.complete:
+                self.scheduler.lanes[Lane.SECOND_SLAB].pop(session.id, None)
+            return
+        reached = one.reaches_end or one.base is None
+        session.resident += len(one.append)
+        distributions = dict(zip([entry.key for entry in one.riders], result.branches, strict=False))
+        for entry, branch in zip(one.riders, one.branches, strict=False):
+            position = len(session.tokens) + len(entry.tokens)
+            session.ready[entry.key] = ready_distribution(distributions[entry.key], position)
+            session.branches.append(ResidentBranch(entry.tokens, branch.cell))
+        self.counters["prepositions_total"] += len(one.riders)
+        if one.commit is not None and reached:
+            self._commit(one)
+        elif one.base is not None and reached:
+            if session.state is SessionState.EVICTED:
+                session.move_to(session.settled_state())
+                self.scheduler.add(Lane.LONE, session.id)
+            if one.riders:
+                self._publication.added(session, self._by_key(one.riders), [entry.key for entry in one.riders])
+                self._evaluate(session, one.riders)
+        for work, logits in zip(one.queries, result.branches[len(one.riders) :], strict=True):
+            self.queries.advance(work, session, logits)
+        for work in one.refused:
+            self.queries.refuse(work, question_too_long())
+
+    def _commit(self, one: PlannedSession) -> None:
+        """The live end moves, and with it every slot of the session (one write), then events, then batches."""
+        session, commit = one.session, one.commit
+        assert commit is not None
+        was_rebuilding = session.state is SessionState.REBUILDING
+        session.move_to(session.settled_state() if one.base is not None else SessionState.EVICTED)
+        if one.riders:
+            self._publication.committed(session, self._by_key(one.riders))
+        else:
+            self._publication.invalidated(session)
+        self.counters["commits_total"] += 1
+        if not was_rebuilding:
+            self._emit(_committed(session))
+        self._evaluate(session, one.riders)
+        self.ingest.settled(commit)
+        self.scheduler.commit_done(commit)
+        for entry in one.deferred:
+            self.scheduler.add(Lane.STANDING if entry.kind is EntryKind.STANDING else Lane.LONE, session.id)
+        if session.state is SessionState.FULL and session.second is None:
+            self.scheduler.add(Lane.SECOND_SLAB, session.id)
+
+    def _evaluate(self, session: Session, riders: list[Entry]) -> None:
+        """Standing queries whose entry was decoded: record, and emit what their subscribers asked for."""
+        questions = {entry.key for entry in riders if entry.kind is EntryKind.STANDING}
+        if not questions:
+            return
+        self.budget.touch(session.id)
+        for query in self.standing.matching(session.id):
+            if query.question in questions:
+                evaluation = build_evaluation(query, session, session.ready[query.question])
+                event = self.standing.evaluated(evaluation, query.on)
+                if event is not None:
+                    self._emit(event)
+
+    @staticmethod
+    def _by_key(entries: list[Entry]) -> dict[str, Entry]:
+        return {entry.key: entry for entry in entries}
+
+
+def _committed(session: Session) -> Committed:
+    source = session.source
+    return Committed(
+        session.id,
+        session.version,
+        len(session.region),
+        source.topic if source else None,
+        source.partition if source else None,
+        session.offset if source else None,
+        event_time(session.event_time_us),
+    )

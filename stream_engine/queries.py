@@ -1,0 +1,224 @@
+"""Queries: answered at once from a ready distribution (Alg. 2), after a step on the full path, or once their
+freshness bounds are met."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stream_engine.answers import build_answer
+from stream_engine.entry import GENERIC_KEY
+from stream_engine.freshness import unmet_bound
+from stream_engine.gate import Gate, GateDecision
+from stream_engine.messages import Answer, ErrorReply, Query
+from stream_engine.model.builder import TokenBuilder
+from stream_engine.model.runner import Logits
+from stream_engine.partitions import PartitionTable
+from stream_engine.publish import Publication
+from stream_engine.ready import ReadyDistribution, StateFlag
+from stream_engine.router import Router
+from stream_engine.scheduler import QueryReply, QueryWork, Scheduler
+from stream_engine.session import ResidentBranch, Session, SessionState
+
+RETRY_AFTER_S = 1.0
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A query as it came in; times of the monotonic clock."""
+
+    query: Query
+    reply: QueryReply
+    since: float
+    deadline: float
+
+
+class QueryDesk:
+    """Takes queries in and sees them to their reply. Every query gets exactly one."""
+
+    def __init__(
+        self,
+        builder: TokenBuilder,
+        router: Router,
+        gate: Gate,
+        sessions: Mapping[str, Session],
+        scheduler: Scheduler,
+        partitions: PartitionTable,
+        publication: Publication,
+        counters: dict[str, float],
+    ) -> None:
+        self._builder = builder
+        self._router = router
+        self._gate = gate
+        self._sessions = sessions
+        self._scheduler = scheduler
+        self._partitions = partitions
+        self._publication = publication
+        self._counters = counters
+        self._waiting: list[_Asked] = []
+
+    @property
+    def waiting(self) -> int:
+        """Queries whose freshness bounds are not met yet."""
+        return len(self._waiting)
+
+    def ask(self, query: Query, reply: QueryReply) -> None:
+        """Answer now, after a step, or once the query's bounds are met (at most ``wait_ms`` from now)."""
+        now = time.monotonic()
+        self._try(_Asked(query, reply, now, now + query.wait_ms / 1000))
+
+    def retry_waiting(self) -> None:
+        """The state may have moved, or time passed: look again at what waits."""
+        waiting, self._waiting = self._waiting, []
+        for asked in waiting:
+            self._try(asked)
+
+    def advance(self, work: QueryWork, session: Session, logits: Logits) -> None:
+        """One more token of an answer has been decoded; the reply, once it is complete."""
+        work.computed = len(work.entry) + len(work.generated)
+        work.generated.append(logits.top1)
+        if work.first is None:
+            work.first = logits
+            assert work.cell is not None
+            session.branches.append(ResidentBranch(work.entry, work.cell))
+        finished = logits.top1 == self._builder.end_token or logits.top1 in self._builder.answers
+        if not finished and len(work.generated) < self._builder.profile.max_answer_tokens:
+            return
+        self._scheduler.queries.remove(work)
+        ready = ready_distribution(work.first, len(session.tokens) + len(work.entry))
+        answer = build_answer(
+            work.query,
+            session,
+            ready,
+            path="fallthrough" if work.reused else "cold",
+            tokens=work.generated,
+            class_name=work.class_name,
+            gate=None,
+            entry_tokens=len(work.entry),
+            reused_tokens=work.reused,
+            now_ms=_now_ms(),
+            latency_us=int((time.monotonic() - work.since) * 1e6),
+        )
+        self._counters[f"answers_{answer.path}_total"] += 1
+        work.reply(answer)
+
+    def refuse(self, work: QueryWork, error: ErrorReply) -> None:
+        """A query that waited for a step cannot be answered."""
+        self._scheduler.queries.remove(work)
+        self._counters["queries_refused_total"] += 1
+        work.reply(error)
+
+    def _try(self, asked: _Asked) -> None:
+        refusal = self._refusal(asked.query)
+        if refusal is None:
+            self._answer(asked)
+        elif refusal.status == 422 or time.monotonic() >= asked.deadline:
+            self._counters["queries_refused_total"] += 1
+            asked.reply(refusal)
+        else:
+            self._waiting.append(asked)
+
+    def _refusal(self, query: Query) -> ErrorReply | None:
+        """Why the query cannot be answered on the present state; None when it can."""
+        if self._router.route(query.question).question_class is None:
+            return unsupported(self._router)
+        session = self._sessions.get(query.session)
+        if session is None:
+            return not_found(query.session)
+        if session.state in (SessionState.REBUILDING, SessionState.EMPTY):
+            message = f"session {session.id!r} is being filled from the log; ask again"
+            return ErrorReply(503, "session_rebuilding", message, retry_after_s=RETRY_AFTER_S)
+        bound = query.min_offset
+        topic = session.source.topic if session.source else None
+        unmet = unmet_bound(
+            query,
+            version=session.version,
+            applied=self._partitions.applied(bound.partition, topic) if bound else None,
+            age_ms=_now_ms() - session.timestamp_ms,
+        )
+        return ErrorReply(409, "freshness_not_met", unmet) if unmet else None
+
+    def _answer(self, asked: _Asked) -> None:
+        query = asked.query
+        session = self._sessions[query.session]
+        route = self._router.route(query.question)
+        class_name = route.question_class.name if route.question_class else None
+        if query.path != "full":
+            exact = session.ready.get(route.key)
+            ready = exact or (session.ready.get(GENERIC_KEY) if route.generic else None)
+            if ready is not None:
+                self._publication.consumed(session, route.key if exact else GENERIC_KEY)
+                decision = self._gate.decide(ready, class_name, exact=exact is not None, flags=_flags(session))
+                if decision.fires or query.path == "fast":
+                    self._counters["answers_fast_total"] += 1
+                    asked.reply(self._fast_answer(asked, session, ready, class_name, decision))
+                    return
+            elif query.path == "fast":
+                message = f"session {session.id!r} has no ready distribution for this question at the moment"
+                asked.reply(ErrorReply(409, "no_ready_distribution", message, param="path"))
+                return
+        entry = self._builder.query_entry(query.question)
+        self._scheduler.add_query(QueryWork(query, asked.reply, asked.since, entry, class_name))
+
+    def _fast_answer(
+        self,
+        asked: _Asked,
+        session: Session,
+        ready: ReadyDistribution,
+        class_name: str | None,
+        decision: GateDecision,
+    ) -> Answer:
+        entry_tokens = ready.position - len(session.tokens)
+        return build_answer(
+            asked.query,
+            session,
+            ready,
+            path="fast",
+            tokens=[ready.top1],
+            class_name=class_name,
+            gate=decision,
+            entry_tokens=entry_tokens,
+            reused_tokens=entry_tokens,
+            now_ms=_now_ms(),
+            latency_us=int((time.monotonic() - asked.since) * 1e6),
+        )
+
+
+def ready_distribution(logits: Logits, position: int) -> ReadyDistribution:
+    """The distribution at decision point ``position`` (Eq. 1)."""
+    return ReadyDistribution(
+        position,
+        logits.top1,
+        logits.top2,
+        logits.gap,
+        logits.top1_logit,
+        logits.log_partition,
+        logits.fast_set_mass,
+    )
+
+
+def unsupported(router: Router) -> ErrorReply:
+    """The model does not answer such a question: says what can be asked."""
+    return ErrorReply(
+        422, "invalid_request_error", router.refusal(), param="question", code="question_not_supported"
+    )
+
+
+def question_too_long() -> ErrorReply:
+    message = "the question has no room in the session's share of the cell budget; ask a shorter one"
+    return ErrorReply(422, "invalid_request_error", message, param="question", code="question_too_long")
+
+
+def not_found(session_id: str) -> ErrorReply:
+    """No record with that key was applied yet."""
+    message = f"no session {session_id!r}: no record with that key was applied yet"
+    return ErrorReply(404, "not_found_error", message)
+
+
+def _flags(session: Session) -> StateFlag:
+    return StateFlag.WARMING_UP if session.state is SessionState.WARMING_UP else StateFlag.NONE
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
