@@ -1,0 +1,152 @@
+"""The units of a region: how prices and volumes become small integers, the same for one bar and for many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+RENDERING = "levels-1"
+"""Version of the rendering below; part of a profile's digest."""
+
+FIT_BARS = 32
+"""Bars at a region's start that fix its unit and its reference."""
+
+MAX_LEVEL = 240
+"""Largest level, in half units either side of the reference."""
+
+FIT_LEVEL = 200
+"""Largest level that the fitted bars themselves may take: the rest is head room for the bars to come."""
+
+BUCKETS = 12
+"""Buckets of range and of volume; bucket 0 means none."""
+
+# Half-step edges in log2: a comparison with fixed edges gives the same bucket in any vector width.
+_RANGE_EDGES: Floats = np.exp2(np.arange(-1.0, 4.0, 0.5))
+_VOLUME_EDGES: Floats = np.exp2(np.arange(-2.25, 2.5, 0.5))
+
+
+class BarRow(Protocol):
+    """One bar: time in microseconds since the epoch, prices, volume (nan where there is none)."""
+
+    @property
+    def time_us(self) -> int: ...
+    @property
+    def open(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def close(self) -> float: ...
+    @property
+    def volume(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BarArrays:
+    """Bars as columns of equal length: time in microseconds, prices, volume (nan = none)."""
+
+    time_us: Ints
+    open: Floats
+    high: Floats
+    low: Floats
+    close: Floats
+    volume: Floats
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[BarRow]) -> BarArrays:
+        """Columns of anything that has a bar's attributes."""
+        bars = list(rows)
+        return cls(
+            np.array([one.time_us for one in bars], dtype=np.int64),
+            *(
+                np.array([getattr(one, name) for one in bars], dtype=np.float64)
+                for name in ("open", "high", "low", "close", "volume")
+            ),
+        )
+
+    def __len__(self) -> int:
+        return len(self.close)
+
+    def __getitem__(self, part: slice) -> BarArrays:
+        return BarArrays(
+            self.time_us[part],
+            self.open[part],
+            self.high[part],
+            self.low[part],
+            self.close[part],
+            self.volume[part],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RegionFrame:
+    """Reference price and units of one region; fixed when the region is built, changed only at a swap."""
+
+    symbol: str
+    bar_seconds: int | None
+    reference: float
+    unit: float
+    volume_unit: float
+
+    @classmethod
+    def fit(cls, symbol: str, bars: BarArrays) -> RegionFrame:
+        """Fit the units to the first (at most `FIT_BARS`) bars of a region.
+
+        reference: the first close. unit: the median of |one-bar close difference| over the non-zero ones, raised
+        where needed so that the fitted closes stay within `FIT_LEVEL` half units. Without a non-zero difference:
+        the median non-zero range (high - low); without that, a ten-thousandth of the reference; for a reference
+        of zero, 1. volume_unit: the median positive volume, else 1. bar_seconds: the median time step, None for
+        a single bar. Raises ValueError for no bars.
+        """
+        if not len(bars):
+            raise ValueError("a region's units need at least one bar")
+        first = bars[:FIT_BARS]
+        reference = float(first.close[0])
+        unit = _median_nonzero(np.abs(np.diff(first.close)))
+        if unit is None:
+            unit = _median_nonzero(np.abs(first.high - first.low))
+        if unit is None:
+            unit = abs(reference) * 1e-4 or 1.0
+        span = float(np.max(np.abs(first.close - reference)))
+        unit = max(unit, 2.0 * span / FIT_LEVEL)
+        steps = np.diff(first.time_us)
+        bar_seconds = max(1, round(float(np.median(steps)) / 1e6)) if len(steps) else None
+        volume = first.volume[np.isfinite(first.volume)]
+        return cls(symbol, bar_seconds, reference, unit, _median_nonzero(volume[volume > 0]) or 1.0)
+
+    def _raw_levels(self, close: Floats) -> Floats:
+        return np.rint((np.asarray(close, dtype=np.float64) - self.reference) / (0.5 * self.unit))
+
+    def levels(self, close: Floats) -> Ints:
+        """Closes in half units from the reference, clipped to +-`MAX_LEVEL`; any shape."""
+        return np.clip(self._raw_levels(close), -MAX_LEVEL, MAX_LEVEL).astype(np.int64)
+
+    def fits(self, close: Floats) -> NDArray[np.bool_]:
+        """Whether each close lies inside the level range, so that clipping would not change it."""
+        return np.abs(self._raw_levels(close)) <= MAX_LEVEL
+
+    def shapes(self, high: Floats, low: Floats, volume: Floats) -> Ints:
+        """Range bucket * `BUCKETS` + volume bucket of each bar; any shape.
+
+        Both in half steps of log2 (range against the unit, volume against the volume unit); 0 = none.
+        """
+        ranges = np.asarray(high, dtype=np.float64) - np.asarray(low, dtype=np.float64)
+        amounts = np.asarray(volume, dtype=np.float64)
+        by_range = np.searchsorted(_RANGE_EDGES, ranges / self.unit, side="right") + 1
+        by_volume = np.searchsorted(_VOLUME_EDGES, amounts / self.volume_unit, side="right") + 1
+        by_range = np.where(ranges > 0, by_range, 0)
+        by_volume = np.where(amounts > 0, by_volume, 0)
+        return (by_range * BUCKETS + by_volume).astype(np.int64)
+
+
+def _median_nonzero(values: Floats) -> float | None:
+    nonzero = values[values != 0]
+    return float(np.median(nonzero)) if len(nonzero) else None

@@ -1,0 +1,131 @@
+"""How one model is spoken to: the profile that lies beside its weights."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stream_engine.model.frame import RENDERING
+
+EMBEDDED = Path(__file__).parent / "embedded"
+"""Folder of the model that comes with the package: weights, tokenizer, profile, questions, card."""
+
+PROFILE_FILE = "profile.json"
+QUESTIONS_FILE = "questions.txt"
+TOKENIZER_FILE = "tokenizer.json"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerClass:
+    """One kind of question: its possible answer words and the statistic that defines the right one."""
+
+    name: str
+    words: tuple[str, ...]
+    formula: str
+    generic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """System text, window sizes (in bars), answer classes, gate thresholds and listed questions of one model.
+
+    `tau` maps a class to its gate threshold in logits (`Eq. 12`); `questions` maps a class to the wordings
+    that are routed to it; `tokenizer_digest` ties the profile to the tokenizer file it was loaded beside.
+    """
+
+    name: str
+    system: str
+    classes: tuple[AnswerClass, ...]
+    window_bars: int = 32
+    region_bars: int = 64
+    max_answer_tokens: int = 1
+    tau: Mapping[str, float] = field(default_factory=dict)
+    questions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tokenizer_digest: str = ""
+
+    def __post_init__(self) -> None:
+        names = [one.name for one in self.classes]
+        if len(set(names)) != len(names):
+            raise ValueError(f"profile {self.name!r}: a class is named twice: {names}")
+        if sum(one.generic for one in self.classes) != 1:
+            raise ValueError(f"profile {self.name!r}: exactly one class must be answered by the generic header")
+        if not 0 < self.window_bars <= self.region_bars:
+            raise ValueError(f"profile {self.name!r}: need 0 < window_bars <= region_bars")
+        unknown = (set(self.tau) | set(self.questions)) - set(names)
+        if unknown:
+            raise ValueError(f"profile {self.name!r}: tau or questions name unknown classes {sorted(unknown)}")
+
+    @classmethod
+    def load(cls, directory: Path) -> Profile:
+        """Read the profile, its questions and the tokenizer's digest from a model folder.
+
+        Raises FileNotFoundError where the folder has no profile, ValueError where it is not consistent.
+        """
+        raw = json.loads((directory / PROFILE_FILE).read_text(encoding="utf-8"))
+        questions_path, tokenizer_path = directory / QUESTIONS_FILE, directory / TOKENIZER_FILE
+        questions = read_questions(questions_path) if questions_path.exists() else {}
+        digest = hashlib.sha256(tokenizer_path.read_bytes()).hexdigest() if tokenizer_path.exists() else ""
+        classes = tuple(
+            AnswerClass(one["name"], tuple(one["words"]), one["formula"], bool(one.get("generic", False)))
+            for one in raw["classes"]
+        )
+        return cls(
+            name=raw["name"],
+            system=raw["system"],
+            classes=classes,
+            window_bars=int(raw["window_bars"]),
+            region_bars=int(raw["region_bars"]),
+            max_answer_tokens=int(raw["max_answer_tokens"]),
+            tau={one.name: float(raw["tau"].get(one.name, 2.0)) for one in classes},
+            questions=questions,
+            tokenizer_digest=digest,
+        )
+
+    @property
+    def generic_class(self) -> AnswerClass:
+        """The class that the question-independent assistant header answers."""
+        return next(one for one in self.classes if one.generic)
+
+    def class_of_question(self, question: str) -> AnswerClass | None:
+        """The class whose listed wordings hold this question, after normalisation; None where there is none."""
+        wanted = normalise_question(question)
+        for one in self.classes:
+            if any(normalise_question(listed) == wanted for listed in self.questions.get(one.name, ())):
+                return one
+        return None
+
+    def digest(self) -> str:
+        """Hash of everything that changes a token sequence or what an answer token means (hex, 32 digits)."""
+        parts = {
+            "system": self.system,
+            "windows": [self.window_bars, self.region_bars, self.max_answer_tokens],
+            "classes": [[one.name, list(one.words), one.generic] for one in self.classes],
+            "rendering": RENDERING,
+            "tokenizer": self.tokenizer_digest,
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def normalise_question(text: str) -> str:
+    """Fold case, collapse white space and drop trailing `?`, `.`, `!`: what makes two wordings the same."""
+    return " ".join(text.casefold().split()).rstrip("?.! ")
+
+
+def read_questions(path: Path) -> dict[str, tuple[str, ...]]:
+    """Parse a wordings file: `[class]` opens a section, then one wording a line; `#` starts a comment line."""
+    sections: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    for raw in path.read_text(encoding="utf-8").splitlines():
+        line = raw.strip()
+        if not line or line.startswith("#"):
+            continue
+        if line.startswith("[") and line.endswith("]"):
+            current = sections.setdefault(line[1:-1], [])
+        elif current is None:
+            raise ValueError(f"{path.name}: wording before the first [class] section: {line!r}")
+        else:
+            current.append(line)
+    return {name: tuple(lines) for name, lines in sections.items()}
