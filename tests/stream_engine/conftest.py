@@ -1,0 +1,157 @@
+"""A fake model for the engine's tests: it remembers which token lies in which cell."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from stream_engine.board import BoardWriter
+from stream_engine.budget import BudgetShape
+from stream_engine.config import EngineSettings
+from stream_engine.engine import Engine
+from stream_engine.gate import ClassGate, FastAnswer, Gate
+from stream_engine.messages import Answer, Bar, ErrorReply, Event, Query, Record
+from stream_engine.model.builder import TokenBuilder
+from stream_engine.model.profile import EMBEDDED
+from stream_engine.model.runner import Logits, SegmentResult
+from stream_engine.model.step import Segment, lay_out
+from stream_engine.publish import Publication
+
+
+class FakeRunner:
+    """Answers depend on the whole token path, read back from the cells: a cell that the engine got wrong
+    (not copied, overwritten, reused at the wrong place) changes the answer."""
+
+    def __init__(self, cells: int, answers: Sequence[int]) -> None:
+        self.cells = [-1] * cells
+        self.answers = list(answers)
+        self.steps: list[tuple[Segment, ...]] = []
+        self.copied = 0
+
+    def predict(self, path: Sequence[int]) -> Logits:
+        digest = hashlib.blake2b(repr(list(path)).encode(), digest_size=8).digest()
+        number = int.from_bytes(digest, "little")
+        top1 = self.answers[number % len(self.answers)]
+        return Logits(top1, 0, (number >> 8) % 1000 / 100, 5.0, 6.0, 0.9)
+
+    def run(self, segments: Sequence[Segment]) -> list[SegmentResult]:
+        lay_out(segments)  # the real layout's own checks: collisions, overlaps
+        self.steps.append(tuple(segments))
+        results = []
+        for segment in segments:
+            resident = self.cells[segment.base : segment.base + segment.length]
+            assert -1 not in resident, "a segment stands on cells that were never written"
+            self.cells[segment.base + segment.length : segment.base + segment.live_end] = segment.append
+            live = [*resident, *segment.append]
+            branches = []
+            for branch in segment.branches:
+                reused = self.cells[
+                    segment.base + branch.reused_cell : segment.base + branch.reused_cell + branch.reused
+                ]
+                start = segment.base + branch.cell
+                self.cells[start : start + len(branch.tokens)] = branch.tokens
+                branches.append(self.predict([*live, *reused, *branch.tokens]))
+            results.append(SegmentResult(tuple(branches)))
+        return results
+
+    def copy(self, source: int, target: int, count: int) -> None:
+        self.copied += count
+        self.cells[target : target + count] = self.cells[source : source + count]
+
+
+@dataclass
+class Bench:
+    """An engine on the fake model, with everything it sent out."""
+
+    engine: Engine
+    runner: FakeRunner
+    builder: TokenBuilder
+    shape: BudgetShape
+    gate: Gate
+    events: list[Event] = field(default_factory=list)
+    replies: list[Answer | ErrorReply] = field(default_factory=list)
+
+    def ask(self, session: str, question: str, **options: Any) -> Answer | ErrorReply:
+        """Ask and run until the reply is there."""
+        before = len(self.replies)
+        self.engine.queries.ask(Query(session, question, **options), self.replies.append)
+        self.engine.run_until_idle()
+        assert len(self.replies) == before + 1, "every query gets exactly one reply"
+        return self.replies[-1]
+
+    def expected(self, session: str, question: str | None = None) -> Logits:
+        """The model's own answer on the token log, from scratch."""
+        entry = self.builder.generic_entry if question is None else self.builder.query_entry(question)
+        return self.runner.predict([*self.engine.sessions[session].tokens, *entry])
+
+
+@pytest.fixture(scope="session")
+def builder() -> TokenBuilder:
+    return TokenBuilder.load(EMBEDDED)
+
+
+@pytest.fixture
+def make_bar() -> Callable[..., Bar]:
+    def make(index: int, close: float = 100.0, **changes: Any) -> Bar:
+        values: dict[str, Any] = {
+            "time_us": index * 60_000_000,
+            "open": close,
+            "high": close + 0.5,
+            "low": close - 0.5,
+            "close": close,
+            "volume": 10.0,
+        }
+        return Bar(**{**values, **changes})
+
+    return make
+
+
+@pytest.fixture
+def make_record(make_bar: Callable[..., Bar]) -> Callable[..., Record]:
+    """A record of one bar; its close walks so that regions have a unit."""
+
+    def make(key: str, offset: int, index: int | None = None, close: float | None = None) -> Record:
+        number = offset if index is None else index
+        price = 100 + (number * 7 % 11) * 0.5 if close is None else close
+        return Record(key, offset, 1_000 + offset, (make_bar(number, price),))
+
+    return make
+
+
+@pytest.fixture
+def make_bench(builder: TokenBuilder) -> Callable[..., Bench]:
+    def make(
+        *,
+        sessions: int = 3,
+        share: int | None = None,
+        board: BoardWriter | None = None,
+        **settings: Any,
+    ) -> Bench:
+        profile = builder.profile
+        prefix = len(builder.prefix)
+        region = prefix + builder.max_anchor_tokens + profile.region_bars * builder.tokens_per_bar
+        reserve = prefix + builder.max_anchor_tokens + profile.window_bars * builder.tokens_per_bar
+        cells = share or region + reserve + 64
+        shape = BudgetShape(cells * sessions, sessions, reserve, prefix)
+        runner = FakeRunner(shape.cells, sorted(builder.answers))
+        runner.cells[shape.prefix_base :] = builder.prefix
+        answers = {token: FastAnswer(*answer) for token, answer in builder.answers.items()}
+        gate = Gate({profile.generic_class.name: ClassGate(2.0)}, answers, 0.0)
+        bench: Bench
+        engine = Engine(
+            EngineSettings(max_sessions=sessions, check_integrity=True, **settings),
+            builder,
+            runner,
+            shape,
+            gate,
+            Publication(board, profile, gate),
+            lambda event: bench.events.append(event),
+        )
+        bench = Bench(engine, runner, builder, shape, gate)
+        return bench
+
+    return make
