@@ -175,7 +175,7 @@ def tree_mask(batch: Batch) -> Tensor:
 
 
 def forward(network: LlamaForCausalLM, batch: Batch, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Logits at the answers, [B, A, vocabulary], and hidden states of the bars below the last layer [B, F, width]."""
+    """Logits at the answers [B, A, vocabulary], hidden states of the bars below the last layer [B, F, width]."""
     last, below = hidden_states(network, batch.tokens, batch.positions, tree_mask(batch), dtype)
     rows = torch.arange(len(batch.tokens))[:, None]
     return network.lm_head(last[rows, batch.answer_at]), below[rows, batch.bar_at]
