@@ -6,6 +6,7 @@ Messages come in through the methods, work happens in ``step``, and what is to b
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from stream_engine.ingest import Ingest
 from stream_engine.messages import Committed, ErrorReply, Event, StandingPut, StandingQuery
 from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.runner import Runner, SegmentResult
+from stream_engine.model.step import Segment
 from stream_engine.plan import PlannedSession, Planner
 from stream_engine.publish import Publication
 from stream_engine.queries import QueryDesk, not_found, question_too_long, ready_distribution, unsupported
@@ -33,6 +35,10 @@ from stream_engine.router import Router
 from stream_engine.scheduler import Lane, Scheduler
 from stream_engine.session import ResidentBranch, Session, SessionState, Source
 from stream_engine.standing import StandingRegistry
+
+log = logging.getLogger(__name__)
+
+SELF_TEST_S = 5.0
 
 
 class Engine:
@@ -54,12 +60,13 @@ class Engine:
         self.router = Router(builder.profile)
         self.sessions: dict[str, Session] = {}
         self.counters: dict[str, float] = defaultdict(float)
-        self.step_seconds: list[float] = []
+        self.self_test_error: str | None = None
+        self._next_self_test = 0.0
         self.standing = StandingRegistry(builder)
         self.scheduler = Scheduler(settings.commit_every)
         self.budget = CellBudget(shape)
         self._runner = runner
-        self._publication = publication
+        self.publication = publication
         self._emit = emit
         self._generic = generic_entry(builder)
         self._envelope = envelope_entry(builder)
@@ -116,14 +123,14 @@ class Engine:
         for query in [query for query in self.scheduler.queries if query.query.session == session.id]:
             self.queries.refuse(query, not_found(session.id))
         self.budget.release(session.id)
-        self._publication.closed(session)
+        self.publication.closed(session)
         self.standing.forget_session(session.id)
         if session.source is not None and (owned := self.ingest.partitions.get(session.source)) is not None:
             owned.sessions.discard(session.id)
 
     def _evict(self, session: Session) -> None:
         """The session's cells go to another one: tokens only from now on. Its slots are cleared first."""
-        self._publication.invalidated(session)
+        self.publication.invalidated(session)
         session.invalidate()
         session.resident, session.second = 0, None
         session.move_to(SessionState.EVICTED)
@@ -162,7 +169,7 @@ class Engine:
         session.resident += reused
         session.awaiting_tool = False
         session.invalidate()
-        self._publication.invalidated(session)
+        self.publication.invalidated(session)
         self.scheduler.add_commit(session_id)
         return reused
 
@@ -187,14 +194,14 @@ class Engine:
         for session in self.sessions.values():
             if query.question not in {entry.key for entry in self.standing.entries(session.id)}:
                 session.ready.pop(query.question, None)
-                self._publication.removed(session, query.question)
+                self.publication.removed(session, query.question)
         return True
 
     # --- the loop ------------------------------------------------------------------------------------
 
     def step(self) -> bool:
         """One step: plan, forward, publish. False when there was nothing to run."""
-        self._publication.heartbeat()
+        self.publication.heartbeat()
         self.queries.retry_waiting()
         planned = self._planner.plan()
         if not planned:
@@ -204,7 +211,7 @@ class Engine:
         started = time.perf_counter()
         results = iter(self._runner.run(segments) if segments else ())
         if segments:
-            self.step_seconds.append(time.perf_counter() - started)
+            self.counters["step_seconds_total"] += time.perf_counter() - started
             self.counters["steps_total"] += 1
             self.counters["step_tokens_total"] += sum(segment.size for segment in segments)
         for one, segment in parts:
@@ -216,7 +223,29 @@ class Engine:
         while self.step():
             pass
 
+    def when_idle(self) -> None:
+        """Between messages: a one-token self-test now and then, and the integrity check where it is on."""
+        now = time.monotonic()
+        if now < self._next_self_test:
+            return
+        self._next_self_test = now + SELF_TEST_S
+        shape = self.budget.shape
+        try:
+            # The last token of the frozen prefix, onto its own cell: the same values again.
+            self._runner.run([Segment(shape.prefix_base, shape.prefix - 1, self.builder.prefix[-1:])])
+            self.self_test_error = None
+        except Exception as error:  # whatever it is, it would hit the next commit as well
+            log.exception("self-test failed")
+            self.self_test_error = str(error)
+        if self.settings.check_integrity:
+            self.check_integrity()
+
+    def close(self) -> None:
+        """The board is marked dead: readers refuse its slots at once."""
+        self.publication.close()
+
     def check_integrity(self) -> None:
+        """Cells = tokens = boundary, for every session. Raises AssertionError with what differs."""
         for session in self.sessions.values():
             session.check_integrity()
             resident = self.budget.base_of(session.id) is not None
@@ -245,7 +274,7 @@ class Engine:
                 session.move_to(session.settled_state())
                 self.scheduler.add(Lane.LONE, session.id)
             if one.riders:
-                self._publication.added(session, self._by_key(one.riders), [entry.key for entry in one.riders])
+                self.publication.added(session, self._by_key(one.riders), [entry.key for entry in one.riders])
                 self._evaluate(session, one.riders)
         for work, logits in zip(one.queries, result.branches[len(one.riders) :], strict=True):
             self.queries.advance(work, session, logits)
@@ -259,9 +288,9 @@ class Engine:
         was_rebuilding = session.state is SessionState.REBUILDING
         session.move_to(session.settled_state() if one.base is not None else SessionState.EVICTED)
         if one.riders:
-            self._publication.committed(session, self._by_key(one.riders))
+            self.publication.committed(session, self._by_key(one.riders))
         else:
-            self._publication.invalidated(session)
+            self.publication.invalidated(session)
         self.counters["commits_total"] += 1
         if not was_rebuilding:
             self._emit(_committed(session))

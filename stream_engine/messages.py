@@ -43,6 +43,15 @@ class ConsumerHello(msgspec.Struct, frozen=True, tag=True):
     topics: tuple[str, ...]
 
 
+class ConsumerReport(msgspec.Struct, frozen=True, tag=True):
+    """How the consumer is doing, about once a second: a sign of life, its lag in records by
+    "topic/partition" (from its position, so that it falls only when records are really read), and its
+    counters for ``/metrics``."""
+
+    lag: dict[str, int]
+    counters: dict[str, float]
+
+
 class Assign(msgspec.Struct, frozen=True, tag=True):
     """A partition now belongs to this consumer. Records from ``start`` up to (not including)
     ``live_from`` are a replay: they refill windows without running the model and emit no events.
@@ -298,9 +307,9 @@ class Status(msgspec.Struct, frozen=True, tag=True):
     oldest_work_s: float
     consumers: int
     partitions: tuple[PartitionStatus, ...]
+    lag: dict[str, int]
     counters: dict[str, float]
     gauges: dict[str, float]
-    step_seconds: tuple[float, ...]
 
 
 # --- events, engine -> everyone ----------------------------------------------------------------------
@@ -347,6 +356,7 @@ class Snapshot(msgspec.Struct, frozen=True, tag=True):
 
 ToEngine = (
     ConsumerHello
+    | ConsumerReport
     | Assign
     | Revoke
     | Batch

@@ -1,0 +1,109 @@
+"""From settings to a running engine: model, cell budget, gate, board."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stream_engine.board import BoardWriter
+from stream_engine.budget import BudgetShape
+from stream_engine.config import Config, ConfigError, EngineSettings
+from stream_engine.engine import Engine
+from stream_engine.gate import ClassGate, FastAnswer, Gate
+from stream_engine.messages import Event
+from stream_engine.model.builder import TokenBuilder
+from stream_engine.model.profile import EMBEDDED
+from stream_engine.model.step import Segment
+from stream_engine.publish import Publication, board_meta
+
+if TYPE_CHECKING:
+    from stream_engine.model.model_runner import ModelRunner
+
+ENTRY_CELLS = 256
+"""Cells of a share that are planned for entries, where ``engine.total_cells`` is left to us."""
+
+GATE_NOISE = 1e-3
+"""Largest difference seen between logits of the tree forward and of a plain one in float32 is 4e-5; a gap
+is a difference of two. The margin covers other CPUs' kernels."""
+
+
+def model_directory(settings: EngineSettings) -> Path:
+    """Where the model's profile, tokenizer and weights lie. Raises ConfigError where that is no folder."""
+    if settings.model == "embedded":
+        return EMBEDDED
+    directory = Path(settings.model).expanduser()
+    if not directory.is_dir():
+        raise ConfigError(f"engine.model = {settings.model!r}: neither 'embedded' nor a model directory")
+    return directory
+
+
+def budget_shape(settings: EngineSettings, builder: TokenBuilder) -> BudgetShape:
+    """Cells of a share: prefix, anchor and the largest region; the entries; the second slab."""
+    profile = builder.profile
+    head = len(builder.prefix) + builder.max_anchor_tokens
+    live = head + profile.region_bars * builder.tokens_per_bar
+    reserve = head + profile.window_bars * builder.tokens_per_bar
+    total = settings.total_cells or settings.max_sessions * (live + ENTRY_CELLS + reserve)
+    try:
+        shape = BudgetShape(total, settings.max_sessions, reserve, len(builder.prefix))
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    if shape.headroom(live) < 0:
+        needed = settings.max_sessions * (live + reserve)
+        raise ConfigError(
+            f"engine.total_cells = {settings.total_cells}: engine.max_sessions = {settings.max_sessions} sessions "
+            f"need at least {needed} cells; raise the first or lower the second"
+        )
+    return shape
+
+
+def build_gate(builder: TokenBuilder) -> Gate:
+    """The gate of a profile: its tau per class, and every answer word as the fast-answer set."""
+    profile = builder.profile
+    classes = {answer_class.name: ClassGate(profile.tau[answer_class.name]) for answer_class in profile.classes}
+    answers = {token: FastAnswer(*answer) for token, answer in builder.answers.items()}
+    return Gate(classes, answers, GATE_NOISE)
+
+
+def load_runner(settings: EngineSettings, builder: TokenBuilder, shape: BudgetShape) -> ModelRunner:
+    """Load the weights (the slow part) and make the frozen prefix resident."""
+    import torch
+
+    from stream_engine.model.loader import load_backbone
+    from stream_engine.model.model_runner import ModelRunner
+
+    torch.set_num_threads(settings.threads or max(1, (os.cpu_count() or 2) - 1))
+    backbone = load_backbone(
+        model_directory(settings),
+        total_cells=shape.cells,
+        device=settings.device,
+        dtype=settings.dtype,
+        quantisation=None if settings.quantization == "none" else settings.quantization,
+    )
+    runner = ModelRunner(backbone, sorted(builder.answers))
+    runner.run([Segment(shape.prefix_base, 0, builder.prefix)])
+    return runner
+
+
+def build_engine(
+    settings: EngineSettings, emit: Callable[[Event], None] = lambda event: None, board: Config | None = None
+) -> Engine:
+    """An engine on the configured model. ``board`` names the settings of the ready board to publish on;
+    without it the engine is for use in this process only."""
+    builder = TokenBuilder.load(model_directory(settings))
+    shape = budget_shape(settings, builder)
+    gate = build_gate(builder)
+    runner = load_runner(settings, builder, shape)
+    writer = None
+    if board is not None:
+        writer = BoardWriter.create(
+            board.board.path,
+            board_meta(builder.profile, gate),
+            board.board.max_sessions,
+            board.board.slots,
+            board.api.workers,
+            board.board.lease_s,
+        )
+    return Engine(settings, builder, runner, shape, gate, Publication(writer, builder.profile, gate), emit)

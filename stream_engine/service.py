@@ -1,0 +1,163 @@
+"""The engine process: messages from the socket into the engine, steps in between, replies and events out."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from stream_engine.assemble import build_engine
+from stream_engine.config import Config
+from stream_engine.engine import Engine
+from stream_engine.messages import (
+    Assign,
+    Batch,
+    ConsumerHello,
+    ConsumerReport,
+    Done,
+    ErrorReply,
+    Event,
+    FromEngine,
+    Query,
+    Revoke,
+    SessionDelete,
+    SessionsRequest,
+    Snapshot,
+    SnapshotRequest,
+    StandingDelete,
+    StandingPut,
+    StandingQueries,
+    StandingQuery,
+    StandingRequest,
+    StatusRequest,
+    ToEngine,
+    Welcome,
+)
+from stream_engine.queries import not_found
+from stream_engine.session import Source
+from stream_engine.status import session_info, session_infos, status
+from stream_engine.transport import EngineServer, Peer
+
+log = logging.getLogger(__name__)
+
+IDLE_WAIT_MS = 20
+"""Longest wait for a message when idle: the heartbeat's rhythm, far below any lease."""
+
+
+class EngineService:
+    """One thread: receives, steps, sends. ``stop`` ends it between two steps."""
+
+    def __init__(self, config: Config, build: Callable[[Callable[[Event], None]], Engine] | None = None) -> None:
+        self._config = config
+        self._server = EngineServer(config.transport)
+        self._sequence = 0
+        self._consumers: dict[bytes, float] = {}
+        self._reports: dict[bytes, ConsumerReport] = {}
+        self._owners: dict[Source, Peer] = {}
+        self._started = time.monotonic()
+        build = build or (lambda emit: build_engine(config.engine, emit, config))
+        self.engine = build(self._publish)
+
+    def run(self, stop: threading.Event) -> None:
+        """Serve until ``stop`` is set. The board is marked dead at the end, so that readers refuse at once."""
+        log.info("engine ready: model %s, boot %s", self.engine.builder.profile.name, self.engine.boot_id)
+        idle = True
+        try:
+            while not stop.is_set():
+                for peer, message in self._server.receive(IDLE_WAIT_MS if idle else 0):
+                    self._handle(peer, message)
+                idle = not self.engine.step()
+                for ack in self.engine.ingest.settle():
+                    owner = self._owners.get(Source(ack.topic, ack.partition))
+                    if owner is not None:
+                        self._server.send(owner, ack)
+                if idle:
+                    self.engine.when_idle()
+        finally:
+            self.engine.close()
+            self._server.close()
+
+    def _publish(self, event: Event) -> None:
+        self._sequence += 1
+        self._server.publish(self.engine.boot_id, self._sequence, event)
+
+    def _handle(self, peer: Peer, message: ToEngine) -> None:
+        engine = self.engine
+        if isinstance(message, Query):
+            engine.queries.ask(message, lambda reply: self._server.send(peer, reply))
+        elif isinstance(message, Batch):
+            refused = engine.ingest.take(message)
+            if refused is not None:
+                self._server.send(peer.unsolicited(), refused)
+        elif isinstance(message, Assign):
+            self._owners[Source(message.topic, message.partition)] = peer.unsolicited()
+            engine.ingest.assign(message)
+            log.info(
+                "partition %s/%d assigned: replay from %d, live from %d",
+                message.topic,
+                message.partition,
+                message.start,
+                message.live_from,
+            )
+        elif isinstance(message, Revoke):
+            engine.ingest.revoke(message)
+            log.info("partition %s/%d revoked", message.topic, message.partition)
+        elif isinstance(message, ConsumerHello):
+            self._consumers[peer.identity] = time.monotonic()
+            self._server.send(peer.unsolicited(), Welcome(engine.boot_id, engine.settings.credits))
+        elif isinstance(message, ConsumerReport):
+            self._consumers[peer.identity] = time.monotonic()
+            self._reports[peer.identity] = message
+        else:
+            self._server.send(peer, self._request(message))
+
+    def _request(
+        self,
+        message: SessionsRequest
+        | SessionDelete
+        | StandingPut
+        | StandingRequest
+        | StandingDelete
+        | SnapshotRequest
+        | StatusRequest,
+    ) -> FromEngine:
+        engine = self.engine
+        match message:
+            case SessionsRequest(session=None):
+                return session_infos(engine)
+            case SessionsRequest(session=str(session_id)):
+                session = engine.sessions.get(session_id)
+                return session_info(engine, session) if session else not_found(session_id)
+            case SessionDelete(session=session_id):
+                session = engine.sessions.get(session_id)
+                if session is None:
+                    return not_found(session_id)
+                engine.drop_session(session)
+                return Done("the session lives again with its next record" if session.source else "")
+            case StandingPut():
+                answer = engine.register(message)
+                return StandingQueries((answer,)) if isinstance(answer, StandingQuery) else answer
+            case StandingRequest(id=None):
+                return StandingQueries(engine.standing.all())
+            case StandingRequest(id=str(query_id)):
+                query = engine.standing.get(query_id)
+                return StandingQueries((query,)) if query else _no_query(query_id)
+            case StandingDelete(id=query_id):
+                return Done() if engine.unregister(query_id) else _no_query(query_id)
+            case SnapshotRequest(session=session_id, query=query_id):
+                return Snapshot(self._sequence, engine.standing.answers(session_id, query_id))
+        return status(engine, self._started, self._alive(), self._reports, self._server.malformed)
+
+    def _alive(self) -> int:
+        """Consumers heard of lately."""
+        now = time.monotonic()
+        for identity, heard in list(self._consumers.items()):
+            if now - heard > self._config.engine.stuck_after_s:
+                del self._consumers[identity]
+                self._reports.pop(identity, None)
+        return len(self._consumers)
+
+
+def _no_query(query_id: str) -> ErrorReply:
+    return ErrorReply(404, "not_found_error", f"no standing query {query_id!r}", param="id")
