@@ -1,0 +1,210 @@
+"""Whatever happens to sessions, a valid slot on the board is of the session's live token sequence."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from stream_engine.assemble import board_meta
+from stream_engine.board import BoardReader, BoardWriter, Miss
+from stream_engine.entry import standing_entry
+from stream_engine.gate import ClassGate, FastAnswer, Gate
+from stream_engine.messages import Answer, Assign, Batch, ErrorReply, Query, Record, StandingPut
+from stream_engine.model.builder import TokenBuilder
+from stream_engine.publish import token_hash
+from stream_engine.session import SessionState
+
+TOPIC = "market.bars"
+KEYS = ("A", "B", "C", "D", "E")
+QUESTIONS = ("What is the trend?", "What is the momentum?")
+
+
+class RacingReader(threading.Thread):
+    """Reads every decision point again and again while the engine works; keeps what was served."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(daemon=True)
+        self._reader = BoardReader.open(path, 0)
+        self._ended = threading.Event()
+        self.served: set[tuple[str, str, int, int]] = set()
+
+    def run(self) -> None:
+        while not self._ended.is_set():
+            for session in KEYS:
+                for key in ("", *QUESTIONS):
+                    slot = self._reader.read(session, key)
+                    if not isinstance(slot, Miss):
+                        self.served.add((session, key, slot.evidence.session_version, slot.token_hash))
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
+
+
+def session_machine(
+    make_bench: Callable[..., Any], make_record: Callable[..., Record], builder: TokenBuilder, folder: Path
+) -> type[RuleBasedStateMachine]:
+    profile = builder.profile
+    gate = Gate(
+        {profile.generic_class.name: ClassGate(2.0)},
+        {token: FastAnswer(*answer) for token, answer in builder.answers.items()},
+        0.0,
+    )
+    boards = iter(range(1_000_000))
+
+    class Machine(RuleBasedStateMachine):
+        @initialize(mode=st.sampled_from(["fused", "idle"]), step_tokens=st.sampled_from([24, 512]))
+        def start(self, mode: str, step_tokens: int) -> None:
+            path = folder / f"{next(boards)}.board"
+            self.board = BoardWriter.create(path, board_meta(profile, gate), 64, 64, 1, 60.0)
+            self.bench = make_bench(board=self.board, preposition=mode, step_tokens=step_tokens)
+            self.engine = self.bench.engine
+            self.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+            self.generation, self.offset = 1, 0
+            self.index = dict.fromkeys(KEYS, 0)
+            self.log: list[Record] = []
+            self.history: dict[tuple[str, str, int], set[int]] = defaultdict(set)
+            self.versions: dict[str, int] = defaultdict(int)
+            self.replies: list[Answer | ErrorReply] = []
+            self.asked = 0
+            self.check = BoardReader.open(path, 0)
+            self.reader = RacingReader(path)
+            self.reader.start()
+
+        def send(self, records: list[Record]) -> None:
+            follows = self.offset - 1
+            self.offset += len(records)
+            self.log += records
+            batch = Batch(TOPIC, 0, self.generation, follows, self.offset - 1, len(records), tuple(records))
+            assert self.engine.ingest.take(batch) is None
+
+        def step(self) -> bool:
+            """One step, remembering which token sequences it made live."""
+            moved = self.engine.step()
+            for session in self.engine.sessions.values():
+                for entry in (*self.engine.entries(session),):
+                    if entry.key in session.ready:
+                        at = (session.id, entry.key, session.version)
+                        self.history[at].add(token_hash(session.tokens, entry.tokens))
+            self.engine.ingest.settle()
+            return moved
+
+        @rule(key=st.sampled_from(KEYS), count=st.integers(1, 40))
+        def append(self, key: str, count: int) -> None:
+            first = self.index[key]
+            self.index[key] += count
+            self.send([make_record(key, self.offset + n, first + n) for n in range(count)])
+
+        @precondition(lambda self: any(self.index.values()))
+        @rule(key=st.sampled_from(KEYS), back=st.integers(1, 70), close=st.sampled_from([99.0, 101.0, 180.0]))
+        def correct(self, key: str, back: int, close: float) -> None:
+            """Replaces a bar, rolls back to one, comes late, or leaves the unit's range."""
+            if self.index[key]:
+                self.send([make_record(key, self.offset, self.index[key] - back, close)])
+
+        @rule(steps=st.integers(1, 4))
+        def work(self, steps: int) -> None:
+            for _ in range(steps):
+                self.step()
+
+        @rule(key=st.sampled_from(KEYS), path=st.sampled_from(["auto", "full"]))
+        def ask(self, key: str, path: Any) -> None:
+            self.asked += 1
+            self.engine.queries.ask(Query(key, QUESTIONS[0], path), self.replies.append)
+
+        @rule(key=st.sampled_from(KEYS))
+        def delete(self, key: str) -> None:
+            session = self.engine.sessions.get(key)
+            if session is not None:
+                self.engine.drop_session(session)
+
+        @rule(pattern=st.sampled_from(["*", "A"]), question=st.sampled_from(QUESTIONS))
+        def stand(self, pattern: str, question: str) -> None:
+            self.engine.register(StandingPut(pattern, question, id=f"{pattern}{question}"))
+
+        @rule(pattern=st.sampled_from(["*", "A"]), question=st.sampled_from(QUESTIONS))
+        def unstand(self, pattern: str, question: str) -> None:
+            self.engine.unregister(f"{pattern}{question}")
+
+        @rule(back=st.integers(0, 200))
+        def rebuild(self, back: int) -> None:
+            """Another consumer life: its records come again from an earlier offset."""
+            self.generation += 1
+            start = max(0, self.offset - back)
+            owned = self.engine.ingest.partitions.all()[0]
+            if start > owned.applied:
+                start = owned.applied
+            self.engine.ingest.assign(Assign(TOPIC, 0, self.generation, start, start))
+            again = self.log[start:]
+            if again:
+                batch = Batch(TOPIC, 0, self.generation, start - 1, self.offset - 1, len(again), tuple(again))
+                assert self.engine.ingest.take(batch) is None
+
+        @invariant()
+        def valid_slots_are_of_the_live_sequence(self) -> None:
+            if not hasattr(self, "engine"):
+                return
+            self.engine.check_integrity()
+            for key in KEYS:
+                session = self.engine.sessions.get(key)
+                started = (commit := self.engine.scheduler.commits.get(key)) is not None and commit.started
+                entries = {"": builder.generic_entry}
+                entries |= {q: standing_entry(builder, q, None, False).tokens for q in QUESTIONS}
+                for entry_key, tokens in entries.items():
+                    slot = self.check.read(key, entry_key)
+                    if isinstance(slot, Miss):
+                        continue
+                    assert session is not None, "a deleted session is served"
+                    assert session.state is not SessionState.EVICTED
+                    if started:
+                        continue  # between two steps of one commit the earlier state is the live one
+                    assert slot.token_hash == token_hash(session.tokens, tokens)
+                    assert slot.evidence.session_version == session.version
+                    assert slot.ready.gap == self.bench.runner.predict([*session.tokens, *tokens]).gap
+
+        def teardown(self) -> None:
+            if not hasattr(self, "engine"):
+                return
+            while self.step():
+                pass
+            self.valid_slots_are_of_the_live_sequence()
+            assert len(self.replies) == self.asked, "every query gets exactly one reply"
+            assert self.engine.ingest.partitions.all()[0].applied == self.offset
+            self.reader.end()
+            for session, key, version, served in self.reader.served:
+                assert served in self.history[session, key, version], "a reader saw a state that never was"
+            self.board.close()
+
+    return Machine
+
+
+def test_sessions_under_any_interleaving(
+    make_bench: Callable[..., Any],
+    make_record: Callable[..., Record],
+    builder: TokenBuilder,
+    tmp_path: Path,
+) -> None:
+    machine = session_machine(make_bench, make_record, builder, tmp_path)
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=60,
+            stateful_step_count=30,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
