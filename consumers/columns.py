@@ -21,7 +21,7 @@ EARLIEST_US = -25_567 * DAY_US
 LATEST_US = 84_006 * DAY_US
 """2200-01-01."""
 FUTURE_US = 7 * DAY_US
-"""A bar may be stamped this much later than its Kafka record: one from far ahead would make all later bars late."""
+"""A bar may be stamped this much later than its Kafka record: one far ahead would make all later bars late."""
 
 _RFC3339 = (
     r"^(?<day>\d{4}-\d{2}-\d{2})[Tt ](?<clock>\d{2}:\d{2}:\d{2})(?:[.](?<fraction>\d+))?"
@@ -45,7 +45,7 @@ class BarColumns:
         return len(self._record_ms)
 
     def append(self, fields: dict[str, Any], record_ms: int) -> None:
-        """One bar: values are int, float or str, ``volume`` may be absent. ``record_ms``: its record's time stamp."""
+        """One bar: values are int, float or str, ``volume`` may be absent; ``record_ms`` is its record's time."""
         for name in NUMBERS:
             value = fields.get(name)
             self._numbers[name].append(None if value is None or isinstance(value, str) else _to_float(value))
@@ -165,8 +165,8 @@ def _detail(reason: Reason, row: dict[str, Any]) -> str:
             bad = ", ".join(f"{name} {text[:40]!r}" for name, text in unread.items() if text is not None)
             return f"{bad}: not a number; use digits and a decimal point, no separators"
         case Reason.NOT_FINITE:
-            bad = [name for name in NUMBERS if row[name] is not None and not math.isfinite(row[name])]
-            return f"{', '.join(bad)}: not finite; leave a bar without prices out, and an unknown volume null"
+            bad = ", ".join(n for n in NUMBERS if row[n] is not None and not math.isfinite(row[n]))
+            return f"{bad}: not finite; leave a bar without prices out, and an unknown volume null"
         case Reason.HIGH_BELOW_LOW:
             return f"high {row['high']} is below low {row['low']}: check the order of the source's columns"
         case Reason.OUTSIDE_RANGE:

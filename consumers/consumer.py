@@ -1,8 +1,8 @@
 """The consumer process: Kafka to the engine, in one thread.
 
 Each turn drains the engine's messages, confirms dead letters, starts partitions, polls within the credits, sends
-batches and commits what is settled. Nothing here waits for the engine: at zero credits the partitions are paused and
-polling goes on, so that the group never takes this member for dead.
+batches and commits what is settled. Nothing here waits for the engine: at zero credits the partitions are paused
+and polling goes on, so that the group never takes this member for dead.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 POLL_MS = 50
 """Longest wait of one poll: also how late an acknowledgement may be noticed on an idle topic."""
+PAUSED_POLL_MS = 10
+"""The same while the credits that end the pause are awaited from the engine."""
 COMMIT_EVERY_S = 0.5
 COMMIT_LOST_AFTER_S = 30.0
 REPORT_EVERY_S = 30.0
@@ -81,17 +83,17 @@ class Consumer:
         budget = self._budget()
         streaming = {p for p, s in self._streams.items() if s.state is StreamState.STREAMING}
         self._source.flow(streaming if budget > 0 else set())
-        polled = self._source.poll(POLL_MS if budget > 0 and streaming else 0, max(1, budget))
+        polled = self._source.poll(self._poll_ms(budget), max(1, budget))
         for event in self._source.events():
             self._on_event(event, now)
         self._deliver(polled)
         self._finish_replays()
         self._commit(now)
         self._measure(now)
-        if not polled and (budget <= 0 or not streaming):
-            # Paused: the credits that end it come from the engine, so wait there.
-            for message in self._link.drain(POLL_MS):
-                self._on_message(message, time.monotonic())
+
+    def _poll_ms(self, budget: int) -> int:
+        out_of_credits = budget <= 0 and self._watch.presence is Presence.WELCOMED
+        return PAUSED_POLL_MS if out_of_credits else POLL_MS
 
     # --- the engine --------------------------------------------------------------------------------
 

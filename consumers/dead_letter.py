@@ -1,4 +1,4 @@
-"""The dead-letter topic: what could not be taken, with the reason, confirmed by the broker before its offset settles."""
+"""The dead-letter topic: what could not be taken, and why; confirmed by the broker before its offset settles."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class DeadLetterWriter:
     """Writes dead letters without waiting, and retries until each is confirmed. One thread.
 
     A record near the broker's size limit does not fit together with its headers: it is then cut, and the header
-    ``truncated`` names its original size. The original stays in the source topic at ``topic``/``partition``/``offset``."""
+    ``truncated`` names its original size. The whole record stays in its own topic."""
 
     def __init__(self, settings: KafkaSettings, producer: Any = None) -> None:
         self._topic_suffix = settings.dead_letter_suffix

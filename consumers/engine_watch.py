@@ -35,7 +35,7 @@ class EngineWatch:
         self._next_hello = now
 
     def welcome(self, boot_id: str, credits_: int, now: float) -> bool:
-        """A Welcome came: records may flow. True where the engine is a new one, which knows no partition of ours."""
+        """A Welcome came: records may flow. True where the engine is new, and so knows no partition of ours."""
         new = self.heard(boot_id, now)
         self.credits = credits_
         if self.presence is not Presence.WELCOMED:
@@ -72,7 +72,7 @@ class EngineWatch:
 
     def relink_due(self, now: float) -> bool:
         """After a minute without a word the queued messages are of no use, and their queue is bounded: a full one
-        would block the poll thread. The caller opens a new link; the next Welcome then counts as a new engine's."""
+        would block the poll thread. The caller opens a new link; the next Welcome counts as a new engine's."""
         if now - self._heard < RELINK_AFTER_S:
             return False
         self._heard = now

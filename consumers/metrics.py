@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class ConsumerMetrics:
-    """Counts since the start. Records are counted as Kafka has them, bars apart: a record may be a list of bars."""
+    """Counts since the start. Records are counted as Kafka has them; bars apart, as a record may be a list."""
 
     consumed: int = 0
     """Live records sent to the engine."""

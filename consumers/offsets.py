@@ -40,8 +40,8 @@ class CommitPoint:
 class SettledOffsets:
     """One partition in one generation: what the engine has acknowledged, minus what still awaits its dead letter.
 
-    The commit point is the lowest contiguous settled offset; it never goes back. A record is settled when the engine
-    has acknowledged its batch and every dead letter of it is confirmed by the broker."""
+    The commit point is the lowest contiguous settled offset; it never goes back. A record is settled when the
+    engine has acknowledged its batch and every dead letter of it is confirmed by the broker."""
 
     def __init__(self, start: int, live_from: int) -> None:
         self._next = start
@@ -93,8 +93,8 @@ class SettledOffsets:
 
 @dataclass(frozen=True, slots=True)
 class RebuildPlan:
-    """``[start, live_from)`` refills windows silently; from ``live_from`` on records are new. ``warning`` says what
-    was lost or chosen, for the log."""
+    """``[start, live_from)`` refills windows silently; from ``live_from`` on records are new. ``warning`` says
+    what was lost or chosen, for the log."""
 
     start: int
     live_from: int
@@ -132,8 +132,8 @@ def plan_rebuild(
         found = f"committed offset {committed.offset} lies behind the end {end}: the topic was cut or made anew"
     if offset_reset == "fail":
         raise OffsetResetRequired(
-            f"{found}. kafka.offset_reset is 'fail': set it to 'earliest' or 'latest' for one start, or set the "
-            f"group's offset by hand (kafka-consumer-groups --reset-offsets); the partition holds {beginning}..{end}"
+            f"{found}; the partition holds {beginning}..{end}. kafka.offset_reset is 'fail': set it to 'earliest' "
+            "or 'latest' for one start, or set the group's offset by hand (kafka-consumer-groups --reset-offsets)"
         )
     start = beginning if offset_reset == "earliest" else end
     warning = f"{found}; kafka.offset_reset = {offset_reset}: starts at {start}"

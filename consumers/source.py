@@ -1,4 +1,4 @@
-"""The Kafka client behind a small interface: poll, events, offsets. Everything that kafka-python surprises with is here.
+"""The Kafka client behind a small interface: poll, events, offsets. What kafka-python surprises with is kept here.
 
 One thread calls all methods. The rebalance listener runs on the client's own network thread, so it only pauses,
 starts a commit and leaves an event; seeks happen on the poll thread, later.
@@ -24,6 +24,7 @@ from kafka.errors import (
     OffsetOutOfRangeError,
     RetriableError,
 )
+from kafka.structs import MemberState
 
 from consumers.offsets import CommitPoint
 from consumers.reasons import RawRecord
@@ -35,6 +36,7 @@ T = TypeVar("T")
 
 LOOKUP_TIMEOUT_MS = 5_000
 RETRY_PAUSE_S = 0.2
+JOINING_POLL_MS = 500
 
 
 class Partition(NamedTuple):
@@ -90,6 +92,9 @@ class KafkaSource:
 
     def poll(self, timeout_ms: int, max_records: int) -> dict[Partition, list[RawRecord]]:
         """Records per partition, in offset order. Raises KafkaError only where trying again cannot help."""
+        if self._consumer.group_metadata().state != MemberState.STABLE:
+            # A join that completes between two polls is thrown away and begun again: short polls never get in.
+            timeout_ms = max(timeout_ms, JOINING_POLL_MS)
         try:
             polled = self._consumer.poll(timeout_ms=timeout_ms, max_records=max_records)
         except NoOffsetForPartitionError:

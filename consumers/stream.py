@@ -38,7 +38,7 @@ class _InFlight:
 
 
 class PartitionStream:
-    """Batches out, acknowledgements in. Offsets are Kafka's; ``generation`` fences everything of earlier starts."""
+    """Batches out, acknowledgements in. Offsets are Kafka's; ``generation`` fences what is of earlier starts."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -49,7 +49,7 @@ class PartitionStream:
         self.live_from = 0
         self.settled: SettledOffsets | None = None
         self.committed = -1
-        """The offset that is known to be committed, or chosen where none was: nothing up to it is committed again."""
+        """The offset known to be committed, or chosen where none was: nothing up to it is committed again."""
         self.retry_at = 0.0
         self._resets_in_a_row = 0
         self._in_flight: deque[_InFlight] = deque()
@@ -102,7 +102,7 @@ class PartitionStream:
         return self._send(follows, last, len(parsed), records), letters
 
     def finish_replay(self) -> Batch:
-        """An empty batch up to ``live_from``: what lay before it was transaction markers, which no one delivers."""
+        """An empty batch up to ``live_from``: what lay before it was transaction markers, never delivered."""
         return self._send(self.last, self.live_from - 1, 0, ())
 
     def _send(self, follows: int, last: int, consumed: int, records: tuple[Record, ...]) -> Batch:

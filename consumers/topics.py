@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import socket
+import time
 
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError, KafkaTimeoutError, TopicAlreadyExistsError
@@ -20,17 +22,15 @@ def ensure_topics(settings: KafkaSettings, timeout_s: float = 15.0) -> list[str]
     """Create the bars topic and its dead-letter topic where absent; the names of those made.
 
     Raises BrokerUnreachable, naming the address and what to do."""
+    wait_for_port(settings.bootstrap_servers, timeout_s)
     try:
         admin = KafkaAdminClient(
             bootstrap_servers=settings.bootstrap_servers.split(","),
             client_id=f"{settings.group_id}-topics",
             bootstrap_timeout_ms=int(timeout_s * 1000),
         )
-    except (KafkaTimeoutError, OSError) as error:
-        raise BrokerUnreachable(
-            f"no Kafka broker answers at {settings.bootstrap_servers} ({type(error).__name__}): start one "
-            "(stream-engine kafka start), or name yours in KAFKA_BOOTSTRAP_SERVERS"
-        ) from error
+    except KafkaTimeoutError as error:
+        raise _unreachable(settings.bootstrap_servers, "it accepts connections but does not answer") from error
     try:
         wanted = {settings.bars_topic: settings.partitions, settings.dead_letter_topic: 1}
         absent = {name: count for name, count in wanted.items() if name not in set(admin.list_topics())}
@@ -41,6 +41,29 @@ def ensure_topics(settings: KafkaSettings, timeout_s: float = 15.0) -> list[str]
         admin.close()
 
 
+def wait_for_port(bootstrap_servers: str, timeout_s: float) -> None:
+    """Plain connections first: the client leaves its thread and sockets behind when it finds no broker."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        for address in bootstrap_servers.split(","):
+            host, _, port = address.strip().rpartition(":")
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s).close()
+                return
+            except (OSError, ValueError) as error:
+                cause = str(error)
+        if time.monotonic() >= deadline:
+            raise _unreachable(bootstrap_servers, cause)
+        time.sleep(0.3)
+
+
+def _unreachable(bootstrap_servers: str, cause: str) -> BrokerUnreachable:
+    return BrokerUnreachable(
+        f"no Kafka broker at {bootstrap_servers} ({cause}): start one (stream-engine kafka start), or name yours, "
+        "as host:port, in KAFKA_BOOTSTRAP_SERVERS"
+    )
+
+
 def _create(admin: KafkaAdminClient, name: str, partitions: int, replication_factor: int) -> bool:
     options = {"num_partitions": partitions, "replication_factor": replication_factor}
     try:
@@ -49,7 +72,7 @@ def _create(admin: KafkaAdminClient, name: str, partitions: int, replication_fac
         return False  # another process was quicker
     except KafkaError as error:
         raise RuntimeError(
-            f"topic {name} ({partitions} partitions, replication factor {replication_factor}) cannot be made: {error}"
+            f"topic {name} ({partitions} partitions, {replication_factor} replicas) cannot be made: {error}"
         ) from error
     log.info("made topic %s with %d partitions", name, partitions)
     return True

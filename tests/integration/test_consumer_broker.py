@@ -1,0 +1,456 @@
+"""The consumer against a real broker and an engine that the test plays."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+
+from consumers.consumer import Consumer
+from consumers.dead_letter import DeadLetterWriter
+from consumers.offsets import OffsetResetRequired
+from consumers.source import KafkaSource
+from consumers.topics import BrokerUnreachable, ensure_topics
+from stream_engine.config import Config, KafkaSettings, TransportSettings
+from stream_engine.messages import Ack, Assign, Batch, ConsumerHello, Refused, Rejected, Revoke, Welcome
+from stream_engine.transport import EngineLink, EngineServer, Peer
+
+PATIENCE_S = 40.0
+START_US = 1_700_000_000_000_000
+
+
+class PlayedEngine:
+    """The engine's socket, pumped by the test: it welcomes, and acknowledges when it is told to."""
+
+    def __init__(self, settings: TransportSettings, boot_id: str, credits_: int = 1000, acks: bool = True) -> None:
+        self.server = EngineServer(settings)
+        self.boot_id = boot_id
+        self.credits = credits_
+        self.acks = acks
+        self.floor_back = 0
+        self.reject: dict[int, str] = {}
+        self.assigns: list[Assign] = []
+        self.revokes: list[Revoke] = []
+        self.batches: list[Batch] = []
+        self.unacknowledged: list[Batch] = []
+        self.senders: dict[int, Peer] = {}  # by generation
+
+    def pump(self) -> None:
+        for peer, message in self.server.receive(20):
+            if isinstance(message, ConsumerHello):
+                self.server.send(peer, Welcome(self.boot_id, self.credits))
+            elif isinstance(message, Assign):
+                self.assigns.append(message)
+                self.senders[message.generation] = peer.unsolicited()
+            elif isinstance(message, Revoke):
+                self.revokes.append(message)
+            elif isinstance(message, Batch):
+                self.batches.append(message)
+                self.unacknowledged.append(message)
+        if self.acks:
+            self.acknowledge()
+
+    def acknowledge(self) -> None:
+        for batch in self.unacknowledged:
+            offsets = range(batch.follows + 1, batch.last + 1)
+            rejected = tuple(Rejected(o, self.reject[o], "as scripted") for o in offsets if o in self.reject)
+            floor = max(0, batch.last + 1 - self.floor_back)
+            self.send(
+                Ack(self.boot_id, batch.topic, batch.partition, batch.generation, batch.last, floor, rejected)
+            )
+        self.unacknowledged.clear()
+
+    def refuse(self, batch: Batch) -> None:
+        self.send(Refused(self.boot_id, batch.topic, batch.partition, batch.generation, None, "as scripted"))
+
+    def send(self, message: Ack | Refused) -> None:
+        self.server.send(self.senders[message.generation], message)
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < deadline, f"never happened: {what}"
+            self.pump()
+
+    def for_turns(self, turns: int) -> None:
+        for _ in range(turns):
+            self.pump()
+
+    def offsets(self, partition: int = 0) -> list[int]:
+        return [r.offset for b in self.batches if b.partition == partition for r in b.records]
+
+
+class Bench:
+    """One topic, one group, one consumer in a thread, and the clients to look at them."""
+
+    def __init__(self, bootstrap: str, prefix: str, folder: Path, partitions: int = 1, **kafka: Any) -> None:
+        self.settings = KafkaSettings(
+            bootstrap_servers=bootstrap,
+            group_id=prefix + "group",
+            bars_topic=prefix + "bars",
+            partitions=partitions,
+            **kafka,
+        )
+        transport = TransportSettings(f"ipc://{folder}/engine.sock", f"ipc://{folder}/events.sock")
+        self.config = Config(kafka=self.settings, transport=transport)
+        self.topic = self.settings.bars_topic
+        ensure_topics(self.settings)
+        self.producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=0)
+        self.viewer = KafkaConsumer(
+            bootstrap_servers=bootstrap, group_id=self.settings.group_id, enable_auto_commit=False
+        )
+        self.engines: list[PlayedEngine] = []
+        self.running: list[tuple[Consumer, threading.Event, threading.Thread]] = []
+        self.failure: BaseException | None = None
+
+    def engine(self, boot_id: str, **script: Any) -> PlayedEngine:
+        played = PlayedEngine(self.config.transport, boot_id, **script)
+        self.engines.append(played)
+        return played
+
+    def consume(self) -> Consumer:
+        source = KafkaSource(self.settings, [self.topic])
+        link = EngineLink(self.config.transport)
+        consumer = Consumer(self.config, source, DeadLetterWriter(self.settings), link)
+        stop = threading.Event()
+
+        def run() -> None:
+            try:
+                consumer.run(stop)
+            except BaseException as error:
+                self.failure = error
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        self.running.append((consumer, stop, thread))
+        return consumer
+
+    def stop(self) -> None:
+        for _, stop, thread in self.running:
+            stop.set()
+            while thread.is_alive():
+                for engine in self.engines:
+                    engine.pump()
+                thread.join(0.05)
+        for engine in self.engines:
+            engine.for_turns(3)  # what was sent last
+        self.running.clear()
+
+    def put(self, *values: Any, key: str | None = "AAPL", partition: int = 0) -> list[int]:
+        futures = [
+            self.producer.send(
+                self.topic,
+                key=key.encode() if key is not None else None,
+                value=value if isinstance(value, bytes) else json.dumps(value).encode(),
+                partition=partition,
+            )
+            for value in values
+        ]
+        return [future.get(timeout=PATIENCE_S).offset for future in futures]
+
+    def committed(self, partition: int = 0) -> tuple[int, int] | None:
+        found = self.viewer.committed(TopicPartition(self.topic, partition), metadata=True, timeout_ms=10_000)
+        return None if found is None else (found.offset, json.loads(found.metadata)["floor"])
+
+    def dead_letters(self, count: int) -> list[Any]:
+        reader = KafkaConsumer(
+            self.settings.dead_letter_topic,
+            bootstrap_servers=self.settings.bootstrap_servers,
+            auto_offset_reset="earliest",
+            consumer_timeout_ms=500,
+        )
+        found: list[Any] = []
+        deadline = time.monotonic() + PATIENCE_S
+        while len(found) < count and time.monotonic() < deadline:
+            found.extend(record for records in reader.poll(500).values() for record in records)
+        found.extend(record for records in reader.poll(300).values() for record in records)
+        reader.close()
+        assert len(found) == count
+        return found
+
+    def close(self) -> None:
+        self.stop()
+        for engine in self.engines:
+            engine.server.close()
+        self.producer.close(timeout=5)
+        self.viewer.close(timeout_ms=5_000)
+
+
+def bar(minute: int, price: float = 100.0) -> dict[str, Any]:
+    time_s = START_US // 1_000_000 + 60 * minute
+    return {"ts": time_s, "open": price, "high": price + 1, "low": price - 1, "close": price, "volume": 5}
+
+
+@pytest.fixture
+def make(kafka: Any, topic_prefix: str, tmp_path: Path) -> Iterator[Callable[..., Bench]]:
+    benches: list[Bench] = []
+
+    def build(**options: Any) -> Bench:
+        benches.append(Bench(kafka.bootstrap, topic_prefix, tmp_path, **options))
+        return benches[-1]
+
+    yield build
+    for bench in benches:
+        bench.close()
+
+
+def test_published_becomes_committed_with_its_floor(make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.put(*(bar(i) for i in range(10)))
+    engine = bench.engine("boot-1")
+    engine.floor_back = 4
+    consumer = bench.consume()
+    engine.until(lambda: bench.committed() == (10, 6), "offset 10 with floor 6 is committed")
+    assert engine.offsets() == list(range(10))
+    assert engine.assigns[0].start == engine.assigns[0].live_from == 0
+    first = engine.batches[0].records[0]
+    assert (first.key, first.bars[0].time_us, first.bars[0].high) == ("AAPL", START_US, 101.0)
+    assert [b.follows for b in engine.batches] == [-1, *(b.last for b in engine.batches[:-1])]
+    bench.stop()
+    assert consumer.metrics.as_dict()["consumed"] == 10
+    assert [r.generation for r in engine.revokes] == [engine.assigns[0].generation]
+
+
+def test_a_poison_record_is_dead_lettered_and_the_partition_goes_on(make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.put(bar(0), b"{not json", [bar(1), {**bar(2), "close": 500}], bar(3))
+    bench.put(b"", key=None)
+    bench.put(bar(4))
+    engine = bench.engine("boot-1")
+    bench.consume()
+    engine.until(lambda: bench.committed() == (6, 6), "all six are committed")
+    assert engine.offsets() == [0, 2, 3, 5]
+    assert sum(b.consumed for b in engine.batches) == 6
+    json_, one_bar, no_key = sorted(bench.dead_letters(3), key=lambda r: int(dict(r.headers)["offset"]))
+    assert json_.value == b"{not json"
+    assert json_.key == b"AAPL"
+    found = dict(json_.headers)
+    assert (found["topic"], found["partition"], found["offset"]) == (bench.topic.encode(), b"0", b"1")
+    assert (found["key"], found["reason"]) == (b"AAPL", b"not_json")
+    assert b"send a JSON object" in found["detail"]
+    assert "bar" not in found
+    assert json.loads(one_bar.value)["close"] == 500
+    assert dict(one_bar.headers)["bar"] == b"1"
+    assert dict(one_bar.headers)["reason"] == b"outside_range"
+    assert no_key.key is None
+    assert dict(no_key.headers)["reason"] == b"key_missing"
+
+
+def test_without_an_acknowledgement_nothing_is_committed(make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.put(bar(0), b"bad", bar(1))
+    engine = bench.engine("boot-1", acks=False)
+    bench.consume()
+    engine.until(lambda: len(engine.offsets()) == 2, "both good records arrive")
+    bench.dead_letters(1)
+    engine.for_turns(60)  # longer than the commit interval
+    assert bench.committed() is None
+    engine.acknowledge()
+    engine.until(lambda: bench.committed() is not None, "the acknowledgement is committed")
+    assert bench.committed() == (3, 3)
+
+
+def test_rejected_records_are_dead_lettered_from_the_bytes_held(make: Callable[..., Bench]) -> None:
+    bench = make()
+    engine = bench.engine("boot-1")
+    engine.reject = {1: "late"}
+    values = [bar(0), bar(1), bar(2)]
+    bench.put(*values)
+    bench.consume()
+    engine.until(lambda: bench.committed() == (3, 3), "all three are settled")
+    (letter,) = bench.dead_letters(1)
+    assert json.loads(letter.value) == values[1]
+    assert dict(letter.headers)["reason"] == b"late"
+    assert dict(letter.headers)["detail"] == b"as scripted"
+
+
+def test_without_credits_it_is_paused_but_stays_in_the_group(make: Callable[..., Bench]) -> None:
+    bench = make(session_timeout_ms=6_000)
+    bench.put(*(bar(i) for i in range(20)))
+    engine = bench.engine("boot-1", credits_=8, acks=False)
+    bench.consume()
+    engine.until(lambda: len(engine.offsets()) == 8, "as many records as there are credits")
+    engine.for_turns(100)
+    assert len(engine.offsets()) == 8
+    assert not engine.revokes
+    engine.acks = True
+    engine.until(lambda: bench.committed() == (20, 20), "the rest flows when credits return")
+    assert engine.offsets() == list(range(20))
+    assert len(engine.assigns) == 1
+
+
+def test_a_new_engine_gets_the_windows_again_from_the_floor(make: Callable[..., Bench]) -> None:
+    bench = make()
+    first = bench.engine("boot-1")
+    first.floor_back = 3
+    bench.put(*(bar(i) for i in range(4)), b"bad", bar(5))
+    bench.consume()
+    first.until(lambda: bench.committed() == (6, 3), "the first life is committed")
+    bench.engines.remove(first)
+    first.server.close()
+    second = bench.engine("boot-2")
+    second.until(lambda: len(second.offsets()) >= 2, "the window is replayed to the new engine")
+    bench.put(bar(6))
+    second.until(lambda: bench.committed() == (7, 7), "the new life goes on")
+    (assign,) = second.assigns
+    assert (assign.start, assign.live_from) == (3, 6)
+    assert assign.generation > first.assigns[-1].generation
+    assert second.offsets() == [3, 5, 6]
+    assert sum(b.consumed for b in second.batches) == 4
+    bench.dead_letters(1)  # not a second time in the replay
+
+
+def test_a_restarted_consumer_replays_from_the_committed_floor(make: Callable[..., Bench]) -> None:
+    bench = make()
+    engine = bench.engine("boot-1")
+    engine.floor_back = 5
+    bench.put(*(bar(i) for i in range(12)))
+    bench.consume()
+    engine.until(lambda: bench.committed() == (12, 7), "the first life is committed")
+    bench.stop()
+    seen = len(engine.assigns)
+    bench.put(bar(12))
+    bench.consume()
+    engine.until(lambda: bench.committed() == (13, 8), "the new record is committed")
+    again = engine.assigns[seen]
+    assert (again.start, again.live_from) == (7, 12)
+    assert again.generation > engine.assigns[0].generation
+    replayed = [r.offset for b in engine.batches if b.generation == again.generation for r in b.records]
+    assert replayed == list(range(7, 13))
+
+
+def test_a_refused_batch_leads_to_a_new_generation(make: Callable[..., Bench]) -> None:
+    bench = make()
+    engine = bench.engine("boot-1", acks=False)
+    bench.put(*(bar(i) for i in range(3)))
+    bench.consume()
+    engine.until(lambda: len(engine.offsets()) == 3, "the batch arrives")
+    engine.refuse(engine.batches[-1])
+    engine.unacknowledged.clear()
+    engine.acks = True
+    engine.until(lambda: bench.committed() == (3, 3), "the records are sent again and committed")
+    assert len(engine.assigns) == 2
+    assert engine.assigns[1].generation > engine.assigns[0].generation
+    assert engine.offsets() == [0, 1, 2, 0, 1, 2]
+
+
+def test_an_acknowledgement_of_a_past_generation_settles_nothing(make: Callable[..., Bench]) -> None:
+    bench = make()
+    engine = bench.engine("boot-1", acks=False)
+    bench.put(bar(0))
+    bench.consume()
+    engine.until(lambda: len(engine.offsets()) == 1, "the batch arrives")
+    old = engine.batches[-1]
+    engine.refuse(old)
+    engine.until(lambda: len(engine.batches) == 2, "the record is sent again")
+    engine.send(Ack("boot-1", old.topic, old.partition, old.generation, old.last, 0))
+    engine.for_turns(60)
+    assert bench.committed() is None
+
+
+def test_two_partitions_move_on_their_own(make: Callable[..., Bench]) -> None:
+    bench = make(partitions=2)
+    engine = bench.engine("boot-1")
+    bench.put(*(bar(i) for i in range(5)), key="AAPL", partition=0)
+    bench.put(*(bar(i) for i in range(3)), key="MSFT", partition=1)
+    bench.consume()
+    engine.until(lambda: (bench.committed(0), bench.committed(1)) == ((5, 5), (3, 3)), "both are committed")
+    assert engine.offsets(0) == list(range(5))
+    assert engine.offsets(1) == list(range(3))
+    assert len({a.generation for a in engine.assigns}) == 2
+
+
+def test_a_second_member_takes_a_partition_and_continues_it(make: Callable[..., Bench]) -> None:
+    bench = make(partitions=2)
+    engine = bench.engine("boot-1")
+    bench.put(*(bar(i) for i in range(5)), key="AAPL", partition=0)
+    bench.put(*(bar(i) for i in range(5)), key="MSFT", partition=1)
+    bench.consume()
+    engine.until(lambda: len(engine.offsets(0) + engine.offsets(1)) == 10, "the first member reads both")
+    bench.consume()
+    engine.until(lambda: len(engine.revokes) == 1 and len(engine.assigns) == 3, "one partition moves over")
+    moved = engine.revokes[0].partition
+    assert engine.assigns[-1].partition == moved
+    assert engine.assigns[-1].live_from == 5  # committed as it was handed over
+    kept = 1 - moved
+    assert [a.partition for a in engine.assigns].count(kept) == 1  # a kept partition is not built again
+    bench.put(bar(5), key="AAPL", partition=0)
+    bench.put(bar(5), key="MSFT", partition=1)
+    engine.until(lambda: (bench.committed(0), bench.committed(1)) == ((6, 6), (6, 6)), "both go on")
+
+
+def test_a_replay_that_ends_in_transaction_markers_is_finished(make: Callable[..., Bench]) -> None:
+    bench = make()
+    writer = KafkaProducer(
+        bootstrap_servers=bench.settings.bootstrap_servers, transactional_id=bench.topic + "-writer"
+    )
+    writer.init_transactions()
+    writer.begin_transaction()
+    writer.send(bench.topic, key=b"AAPL", value=json.dumps(bar(0)).encode(), partition=0)
+    writer.commit_transaction()
+    writer.close()
+    tp = TopicPartition(bench.topic, 0)
+    engine = bench.engine("boot-1")
+    engine.until(lambda: bench.viewer.end_offsets([tp])[tp] == 2, "the record and its marker are in the log")
+    bench.viewer.assign([tp])
+    bench.viewer.commit({tp: OffsetAndMetadata(2, '{"floor":0}', -1)}, timeout_ms=10_000)
+    bench.consume()
+    engine.until(lambda: any(b.last == 1 for b in engine.batches), "the replay is closed up to live_from")
+    assert engine.offsets() == [0]
+    assert (engine.assigns[0].start, engine.assigns[0].live_from) == (0, 2)
+
+
+def test_no_committed_offset_and_fail_stops_with_what_to_do(make: Callable[..., Bench]) -> None:
+    bench = make(offset_reset="fail")
+    engine = bench.engine("boot-1")
+    bench.consume()
+    engine.until(lambda: bench.failure is not None, "the consumer stops")
+    assert isinstance(bench.failure, OffsetResetRequired)
+    assert "reset-offsets" in str(bench.failure)
+
+
+def test_latest_starts_at_the_end(make: Callable[..., Bench]) -> None:
+    bench = make(offset_reset="latest")
+    bench.put(*(bar(i) for i in range(5)))
+    engine = bench.engine("boot-1")
+    bench.consume()
+    engine.until(lambda: bool(engine.assigns), "the partition starts")
+    bench.put(bar(5))
+    engine.until(lambda: bench.committed() == (6, 6), "only the new record is read")
+    assert engine.offsets() == [5]
+
+
+def test_records_deleted_under_the_consumer_are_an_explicit_choice(make: Callable[..., Bench], kafka: Any) -> None:
+    bench = make()
+    engine = bench.engine("boot-1", credits_=4, acks=False)
+    bench.put(*(bar(i) for i in range(40)))
+    bench.consume()
+    engine.until(lambda: len(engine.offsets()) == 4, "it waits for credits")
+    bench.stop()
+    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap)
+    admin.delete_records({TopicPartition(bench.topic, 0): 30})
+    admin.close()
+    engine.acks, seen = True, len(engine.assigns)
+    engine.credits = 1000
+    engine.unacknowledged.clear()
+    bench.consume()
+    engine.until(lambda: bench.committed() == (40, 40), "it goes on where the log begins")
+    assert engine.assigns[seen].start == 30
+
+
+def test_topics_are_made_once(make: Callable[..., Bench]) -> None:
+    bench = make(partitions=3)
+    assert ensure_topics(bench.settings) == []
+    assert bench.viewer.partitions_for_topic(bench.topic) == {0, 1, 2}
+    assert bench.viewer.partitions_for_topic(bench.settings.dead_letter_topic) == {0}
+
+
+def test_an_unreachable_broker_is_named() -> None:
+    with pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:1 "):
+        ensure_topics(KafkaSettings(bootstrap_servers="127.0.0.1:1"), timeout_s=1.0)
