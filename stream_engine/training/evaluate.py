@@ -69,27 +69,29 @@ def wilson(hits: int, trials: int, z: float = 1.96) -> tuple[float, float]:
     return centre - half, centre + half
 
 
+def window_of(builder: TokenBuilder, name: str, symbol: str, region: BarArrays) -> Window:
+    """The region as served; rebuilt from its newest window where its bars leave the level range."""
+    profile = builder.profile
+    frame = RegionFrame.fit(symbol, region)
+    if not frame.fits(region.close).all():
+        region = region[len(region) - profile.window_bars :]
+        frame = RegionFrame.fit(symbol, region)
+    tokens = (*builder.prefix, *builder.anchor(frame), *builder.bars(frame, region).ravel().tolist())
+    closes = region.close[-profile.window_bars :]
+    right = {one.name: one.words[int(STATISTICS[one.name](closes).index)] for one in profile.classes}
+    return Window(name, len(region), tokens, right)
+
+
 def windows_of(
     builder: TokenBuilder, name: str, symbol: str, bars: BarArrays, most: int
 ) -> Iterable[Window]:
-    """Up to `most` regions evenly over the series, every fill from one to two windows in turn, as served.
-
-    A region whose bars leave the level range is rebuilt from its newest window, as the service does.
-    """
+    """Up to `most` regions evenly over the series, every fill from one to two windows in turn."""
     profile = builder.profile
     fills = profile.region_bars - profile.window_bars + 1
     last = len(bars) - profile.region_bars
     for turn, start in enumerate(np.unique(np.linspace(0, last, most).astype(int)).tolist()):
         fill = profile.window_bars + (turn * 7) % fills
-        region = bars[start : start + fill]
-        frame = RegionFrame.fit(symbol, region)
-        if not frame.fits(region.close).all():
-            region = region[fill - profile.window_bars :]
-            frame = RegionFrame.fit(symbol, region)
-        tokens = (*builder.prefix, *builder.anchor(frame), *builder.bars(frame, region).ravel().tolist())
-        closes = region.close[-profile.window_bars :]
-        right = {one.name: one.words[int(STATISTICS[one.name](closes).index)] for one in profile.classes}
-        yield Window(name, len(region), tokens, right)
+        yield window_of(builder, name, symbol, bars[start : start + fill])
 
 
 def answer(
