@@ -1,13 +1,16 @@
-"""What every HTTP request passes through: the body limit, and the count and time of requests by route."""
+"""What every HTTP request passes through: the body limit, the last word on errors, the count by route."""
 
 from __future__ import annotations
 
+import logging
 import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from query_api.errors import ApiError, error_response
+from query_api.errors import ApiError, error_response, unexpected_error
 from query_api.metrics import ApiMetrics
+
+log = logging.getLogger(__name__)
 
 UNMATCHED = "unmatched"
 """Route label of a path that no route has: the path itself would make one series per typing error."""
@@ -26,7 +29,7 @@ class Edge:
             await self._app(scope, receive, send)
             return
         started = time.perf_counter()
-        status = 500  # what the server makes of an exception that nobody handled
+        status = 0
 
         async def send_counted(message: Message) -> None:
             nonlocal status
@@ -39,6 +42,12 @@ class Edge:
                 await error_response(self._too_large())(scope, receive, send_counted)
             else:
                 await self._app(scope, self._limited(receive), send_counted)
+        except Exception:
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            if status:  # the reply has begun: only a cut connection can say that it is not whole
+                raise
+            # Replying here rather than leaving it to the server keeps the caller's connection.
+            await error_response(unexpected_error())(scope, receive, send_counted)
         finally:
             route = getattr(scope.get("route"), "path", UNMATCHED)
             self._metrics.request(scope["method"], route, status, time.perf_counter() - started)

@@ -15,7 +15,7 @@ from stream_engine.messages import ErrorReply
 RETRY_AFTER_S = 1.0
 """Advised wait after a 503 whose cause does not say for how long it lasts."""
 
-_FRAMEWORK_KINDS = {404: "not_found", 405: "method_not_allowed", 413: "payload_too_large"}
+_FRAMEWORK_KINDS = {404: "not_found", 405: "method_not_allowed"}
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -77,13 +77,18 @@ def engine_unavailable(message: str) -> ApiError:
     return ApiError(503, "engine_unavailable", message)
 
 
+def unexpected_error() -> ApiError:
+    """500 for a bug: what it was is in the server's log only."""
+    return ApiError(500, "internal_error", "an unexpected error; the server's log has it")
+
+
 def error_response(error: ApiError) -> Response:
     content = _ENCODER.encode(ErrorEnvelope(error.body))
     return Response(content, error.status, error.headers(), media_type="application/json")
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Give the framework's own errors (404, 405, 413, 422, 500) the one shape as well."""
+    """Give the framework's own errors (404, 405, 422) the one shape as well."""
 
     @app.exception_handler(ApiError)
     async def api_error(_: Request, error: ApiError) -> Response:
@@ -100,8 +105,3 @@ def install_error_handlers(app: FastAPI) -> None:
     async def parameter_error(_: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         return error_response(invalid(str(first["msg"]), param=str(first["loc"][-1])))
-
-    @app.exception_handler(Exception)
-    async def unexpected_error(_: Request, __: Exception) -> Response:
-        # The framework raises it again after this reply, so the traceback is in the server's log only.
-        return error_response(ApiError(500, "internal_error", "an unexpected error; the server's log has it"))

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 from fastapi import APIRouter, Request
 from fastapi.sse import EventSourceResponse, format_sse_event
+from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from query_api.errors import ApiError, ErrorEnvelope
@@ -40,7 +41,9 @@ class EventStream(EventSourceResponse):
 
 @router.get(
     "/v1/events",
-    response_class=EventSourceResponse,
+    # With the class itself here the framework would want the route to be a generator, which could not refuse
+    # with a 503 any more.
+    response_class=StreamingResponse,
     responses={
         200: {
             "description": "`connected`, the newest answers as `answer_changed`, then `answer_changed`, "

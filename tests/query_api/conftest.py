@@ -172,6 +172,12 @@ class Service:
     engine: ScriptedEngine
     board: Board | None
 
+    def close_board(self) -> None:
+        """As an engine does that stops."""
+        if self.board is not None:
+            self.board.writer.close()
+            self.board = None
+
     def ask(self, session: str = "AAPL", question: str = TREND, **fields: Any) -> httpx.Response:
         return self.http.post(f"/v1/sessions/{session}/query", json={"question": question, **fields})
 
@@ -220,15 +226,15 @@ def make_service(folder: Path) -> Iterator[Callable[..., Service]]:
             app.state.api.events.end_streams()
             server.should_exit = True
             thread.join()
-            if kept is not None:
-                kept.writer.close()
 
         started.append(stop)
         client = httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=10)
         started.append(client.close)
         while not server.started:
             time.sleep(0.005)
-        return Service(config, client, engine, kept)
+        service = Service(config, client, engine, kept)
+        started.append(service.close_board)
+        return service
 
     yield make
     for end in reversed(started):

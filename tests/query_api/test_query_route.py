@@ -1,0 +1,370 @@
+"""``POST /v1/sessions/{id}/query``: routing between the ready board and the engine."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from stream_engine.messages import ErrorReply, OffsetBound, Query
+from stream_engine.model.profile import normalise_question
+from stream_engine.ready import StateFlag
+
+from .conftest import DOWN, OTHER_TOKEN, TAU, TREND, answer
+
+FIELDS = {
+    "session", "question", "answer", "class", "path", "gate", "gap", "tau", "confidence", "fast_set_mass",
+    "session_version", "topic", "partition", "offset", "event_time", "age_ms", "latency_us", "window_bars",
+    "bars", "state", "entry_tokens", "reused_tokens", "model",
+}  # fmt: skip
+
+
+def test_a_trend_question_is_answered_from_the_board_alone(service):
+    service.board.ready("AAPL", gap=5.0, version=42, age_ms=1500)
+
+    reply = service.ask("AAPL", "  which way is the PRICE heading??")
+
+    body = reply.json()
+    assert reply.status_code == 200
+    assert set(body) == FIELDS
+    assert body["answer"] == "up"
+    assert body["class"] == "trend"
+    assert body["path"] == "fast"
+    assert body["gate"] is True
+    assert (body["gap"], body["tau"], body["fast_set_mass"]) == (5.0, TAU, 0.875)
+    assert (body["session_version"], body["topic"], body["partition"], body["offset"]) == (
+        42,
+        "market.bars",
+        1,
+        41,
+    )
+    assert body["event_time"] == "2026-01-02T03:04:05Z"
+    assert body["age_ms"] >= 1500
+    assert body["latency_us"] > 0
+    assert (body["window_bars"], body["bars"], body["state"]) == (32, 32, "LIVE")
+    assert body["question"] == "  which way is the PRICE heading??"
+    assert service.engine.of(Query) == []
+
+
+@pytest.mark.parametrize("gap", [TAU - 0.5, TAU + 5e-5])
+def test_below_the_gate_or_within_its_noise_the_engine_decodes(engine_answers, gap):
+    engine_answers.board.ready(gap=gap)
+
+    body = engine_answers.ask().json()
+
+    assert (body["path"], body["answer"]) == ("fallthrough", "down")
+    assert "type" not in body
+    assert body["latency_us"] > 0
+    assert engine_answers.engine.of(Query) == [Query("AAPL", TREND)]
+
+
+def test_a_read_of_a_valid_slot_is_a_hit_whether_or_not_the_gate_fires(engine_answers):
+    board = engine_answers.board
+    board.ready("FIRES")
+    board.ready("BELOW", gap=0.1)
+    board.ready("UNREAD")
+    for session in ("FIRES", "BELOW"):
+        engine_answers.ask(session)
+    engine_answers.ask("UNREAD", path="full")
+    for session in ("FIRES", "BELOW", "UNREAD"):
+        board.writer.invalidate(board.sessions[session])
+
+    counters = board.writer.counters()
+
+    assert (counters.completed, counters.hits, counters.wasted) == (3, 2, 1)
+
+
+def test_a_standing_query_of_that_wording_needs_only_the_set_test(service):
+    """Its token sequence is the same to the last token, so the gap proves nothing and is only reported."""
+    question = "Could this be a rally?"
+    service.board.ready(key=normalise_question(question), gap=0.01)
+
+    body = service.ask(question=question).json()
+
+    assert (body["path"], body["answer"], body["gate"], body["gap"], body["tau"]) == (
+        "fast",
+        "up",
+        True,
+        0.01,
+        None,
+    )
+
+
+def test_a_standing_query_whose_top_token_is_no_answer_goes_to_the_engine(engine_answers):
+    engine_answers.board.ready(key=normalise_question(TREND), top1=OTHER_TOKEN, gap=9.0)
+
+    assert engine_answers.ask().json()["path"] == "fallthrough"
+
+
+def test_path_full_never_reads_the_board(engine_answers):
+    engine_answers.board.ready()
+
+    assert engine_answers.ask(path="full").json()["path"] == "fallthrough"
+    assert engine_answers.engine.of(Query)[0].path == "full"
+
+
+def test_path_fast_serves_below_the_gate_and_says_so(service):
+    service.board.ready(gap=0.5, top1=DOWN)
+
+    body = service.ask(path="fast").json()
+
+    assert (body["path"], body["answer"], body["gate"], body["tau"]) == ("fast", "down", False, TAU)
+    assert service.metric("query_api_fast_path_total", outcome="below_gate") == 1
+
+
+def test_path_fast_without_a_ready_distribution_is_409(service):
+    refusal = ErrorReply(409, "no_ready_distribution", "nothing is ready for 'AAPL'")
+    service.engine.on[Query] = lambda query: refusal if query.path == "fast" else None
+
+    reply = service.ask(path="fast")
+
+    assert reply.status_code == 409
+    assert reply.json() == {"error": {"type": "no_ready_distribution", "message": "nothing is ready for 'AAPL'"}}
+
+
+def test_a_session_that_warms_up_has_no_fast_path(engine_answers):
+    engine_answers.board.ready(flags=StateFlag.WARMING_UP)
+
+    assert engine_answers.ask().json()["path"] == "fallthrough"
+    assert engine_answers.ask(path="fast").json()["path"] == "fallthrough"
+
+
+def test_an_incomplete_window_is_answered_and_named(service):
+    service.board.ready(flags=StateFlag.INCOMPLETE)
+
+    assert service.ask().json()["state"] == "INCOMPLETE"
+
+
+def test_an_invalidated_slot_is_not_served(engine_answers):
+    engine_answers.board.ready()
+    engine_answers.board.writer.invalidate(engine_answers.board.sessions["AAPL"])
+
+    assert engine_answers.ask().json()["path"] == "fallthrough"
+    assert engine_answers.metric("query_api_fast_path_total", outcome="invalid") == 1
+
+
+def test_a_closed_class_is_not_served(engine_answers):
+    engine_answers.board.ready()
+    assert engine_answers.ask().json()["path"] == "fast"
+    engine_answers.board.writer.set_meta(engine_answers.board.meta(is_open=False))
+
+    assert engine_answers.ask().json()["path"] == "fallthrough"
+
+
+def test_a_raised_tau_applies_at_once(engine_answers):
+    engine_answers.board.ready(gap=5.0)
+    assert engine_answers.ask().json()["path"] == "fast"
+    engine_answers.board.writer.set_meta(engine_answers.board.meta(tau=6.0))
+
+    assert engine_answers.ask().json()["path"] == "fallthrough"
+
+
+def test_a_board_of_another_profile_is_not_trusted(engine_answers):
+    engine_answers.board.profile_digest = "another"
+    engine_answers.board.writer.set_meta(engine_answers.board.meta())
+    engine_answers.board.ready()
+
+    assert engine_answers.ask().json()["path"] == "fallthrough"
+    assert engine_answers.metric("query_api_fast_path_total", outcome="other_profile") == 1
+
+
+def test_an_engine_that_stopped_its_heartbeat_leaves_no_answers(make_service):
+    service = make_service(lease_s=1e-6)
+    service.board.ready()
+
+    reply = service.ask()
+
+    assert reply.status_code == 404  # the scripted engine's own refusal: the board was not believed
+    assert service.metric("query_api_fast_path_total", outcome="lease") == 1
+
+
+def test_a_dead_engine_is_503_with_retry_after(make_service):
+    service = make_service(lease_s=1e-6)
+    service.board.ready()
+    service.engine.on[Query] = lambda _: None
+
+    reply = service.ask()
+
+    assert reply.status_code == 503
+    assert reply.json()["error"]["type"] == "engine_unavailable"
+    assert reply.headers["retry-after"] == "1"
+
+
+def test_without_a_board_every_question_goes_to_the_engine(make_service):
+    service = make_service(board=False)
+    service.engine.on[Query] = lambda query: answer(session=query.session)
+
+    assert service.ask().json()["path"] == "fallthrough"
+    assert service.metric("query_api_fast_path_total", outcome="no_board") == 1
+
+
+@pytest.mark.parametrize(
+    ("encoded", "name"),
+    [
+        ("BTC%2FUSD", "BTC/USD"),
+        ("BTC/USD", "BTC/USD"),
+        ("%5EGSPC", "^GSPC"),
+        ("EURUSD%3DX", "EURUSD=X"),
+        ("BRK.B", "BRK.B"),
+        ("a%2Fquery", "a/query"),
+        ("A%20+%C3%BC", "A +ü"),
+    ],
+)
+def test_symbols_are_ids(engine_answers, encoded, name):
+    engine_answers.board.ready(name)
+
+    fast = engine_answers.ask(encoded)
+    full = engine_answers.ask(encoded, path="full")
+
+    assert (fast.json()["session"], fast.json()["path"]) == (name, "fast")
+    assert full.json()["session"] == name
+
+
+def test_a_question_the_model_does_not_answer_names_what_can_be_asked(service):
+    reply = service.ask(question="Will it rain tomorrow?")
+
+    error = reply.json()["error"]
+    assert reply.status_code == 422
+    assert (error["type"], error["param"], error["code"]) == (
+        "invalid_request",
+        "question",
+        "question_not_supported",
+    )
+    assert "trend (up/down/flat)" in error["message"]
+    assert "What is the trend?" in error["message"]
+    assert service.engine.of(Query) == []
+
+
+def test_the_engines_refusal_is_the_callers_error(service):
+    service.engine.on[Query] = lambda _: ErrorReply(503, "rebuilding", "being rebuilt", "session", "replay", 2.2)
+
+    reply = service.ask()
+
+    assert reply.status_code == 503
+    assert reply.headers["retry-after"] == "3"
+    assert reply.json() == {
+        "error": {"type": "rebuilding", "message": "being rebuilt", "param": "session", "code": "replay"}
+    }
+
+
+# --- freshness bounds --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bound", "there"),
+    [
+        ({"max_age_ms": 1000}, "ms old"),
+        ({"min_version": 43}, "version 42"),
+        ({"min_offset": {"partition": 1, "offset": 50}}, "applied up to offset 49"),
+        ({"min_offset": {"partition": 3, "offset": 0}}, "has not been read"),
+    ],
+)
+def test_an_unmet_bound_is_409_that_says_what_is_there(service, bound, there):
+    service.board.ready(version=42, age_ms=60_000)
+    service.board.writer.set_applied(0, 1, 50)
+
+    reply = service.ask(**bound)
+
+    error = reply.json()["error"]
+    assert reply.status_code == 409
+    assert (error["type"], error["param"]) == ("freshness_not_met", next(iter(bound)))
+    assert there in error["message"]
+    assert service.engine.of(Query) == []
+
+
+@pytest.mark.parametrize(
+    "bound", [{"max_age_ms": 120_000}, {"min_version": 42}, {"min_offset": {"partition": 1, "offset": 49}}]
+)
+def test_a_met_bound_keeps_the_fast_path(service, bound):
+    """``min_offset`` is met by the partition, whose later records were other sessions'."""
+    service.board.ready(version=42, age_ms=60_000)
+    service.board.writer.set_applied(0, 1, 50)
+
+    assert service.ask(**bound).json()["path"] == "fast"
+
+
+def test_an_unmet_bound_with_wait_ms_waits_at_the_engine(engine_answers):
+    engine_answers.board.ready(version=42)
+
+    reply = engine_answers.ask(
+        min_version=50, min_offset={"partition": 1, "offset": 60}, wait_ms=300, max_age_ms=5
+    )
+
+    assert reply.json()["path"] == "fallthrough"
+    assert engine_answers.engine.of(Query) == [
+        Query("AAPL", TREND, max_age_ms=5, min_version=50, min_offset=OffsetBound(1, 60), wait_ms=300)
+    ]
+
+
+# --- strict requests ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"question": TREND, "tau": 1}, "tau"),
+        ({}, "question"),
+        ({"question": ""}, "question"),
+        ({"question": " ?! "}, "question"),
+        ({"question": 5}, "question"),
+        ({"question": TREND, "path": "warm"}, "path"),
+        ({"question": TREND, "max_age_ms": -1}, "max_age_ms"),
+        ({"question": TREND, "min_version": 2**63}, "min_version"),
+        ({"question": TREND, "min_offset": {"partition": 0}}, "min_offset.offset"),
+        ({"question": TREND, "min_offset": {"partition": 0, "offset": 1, "topic": "x"}}, "min_offset.topic"),
+        ({"question": TREND, "wait_ms": 30_001}, "wait_ms"),
+        ([], None),
+    ],
+)
+def test_a_wrong_body_is_422_that_names_the_field(service, body, param):
+    reply = service.http.post("/v1/sessions/AAPL/query", json=body)
+
+    error = reply.json()["error"]
+    assert reply.status_code == 422
+    assert error["type"] == "invalid_request"
+    assert error.get("param") == param
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"question=x", b'{"question": "\xff"}'])
+def test_a_body_that_is_not_json_is_422(service, content):
+    reply = service.http.post("/v1/sessions/AAPL/query", content=content)
+
+    assert reply.status_code == 422
+    assert reply.json()["error"]["code"] == "invalid_json"
+
+
+@pytest.mark.parametrize("session", ["x" * 257, ""])
+def test_an_impossible_session_id_is_422(service, session):
+    reply = service.ask(session)
+
+    assert reply.status_code == 422
+    assert reply.json()["error"]["param"] == "session"
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_over_the_limit_is_413(service, chunked):
+    content = msgspec.json.encode({"question": "x" * 70_000})
+
+    reply = service.http.post("/v1/sessions/AAPL/query", content=iter([content]) if chunked else content)
+
+    assert reply.status_code == 413
+    assert reply.json()["error"]["type"] == "payload_too_large"
+    assert reply.headers["content-type"] == "application/json"
+
+
+def test_an_answer_slower_than_the_engine_timeout_but_within_wait_ms_is_awaited(make_service):
+    service = make_service(engine_timeout_s=5.0)
+    service.engine.on[Query] = lambda query: answer() if query.wait_ms == 200 else None
+
+    assert service.ask(wait_ms=200).status_code == 200
+
+
+def test_outcomes_and_latency_are_measured(engine_answers):
+    engine_answers.board.ready()
+    engine_answers.ask()
+    engine_answers.ask(path="full")
+
+    assert engine_answers.metric("query_api_fast_path_total", outcome="fired") == 1
+    assert engine_answers.metric("query_api_answer_seconds_count", path="fast") == 1
+    assert engine_answers.metric("query_api_answer_seconds_count", path="fallthrough") == 1
+    route = "/v1/sessions/{session:path}/query"
+    assert engine_answers.metric("query_api_requests_total", route=route, status="200", method="POST") == 2
