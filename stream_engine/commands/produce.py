@@ -1,0 +1,72 @@
+"""``stream-engine produce``: bars of a file onto the topic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from stream_engine.commands.options import Failure, Options, exit_on_terminate
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--sample", is_flag=True, help="Instead of FILE: daily bars of five equities, 2000 to 2013.")
+@click.option(
+    "--speed",
+    type=click.FloatRange(0),
+    default=10.0,
+    show_default=True,
+    help="Bars a second over all symbols; 0: as fast as the broker takes them.",
+)
+@click.option("--symbol", help="Symbol of bars that name none.")
+@click.option("--limit", type=click.IntRange(1), help="Only the last N bars.")
+@click.option("--topic", help="Default: [kafka] bars_topic of the settings.")
+@click.pass_obj
+def produce(
+    options: Options,
+    file: Path | None,
+    sample: bool,
+    speed: float,
+    symbol: str | None,
+    limit: int | None,
+    topic: str | None,
+) -> None:
+    """Publish the bars of FILE in event-time order.
+
+    FILE is CSV with a header, JSON or JSON lines, plain or gzipped, with the usual names: open or o, high, low,
+    close, volume; time, ts, date or datetime; symbol or ticker. The topic is made where it is absent.
+
+    \b
+    Examples:
+      stream-engine produce bars.csv --symbol AAPL --speed 20
+      stream-engine produce ticks_1m.jsonl.gz --speed 0
+      stream-engine produce --sample --limit 2000
+    """
+    if (file is None) is not sample:
+        raise click.UsageError("give a FILE, or --sample")
+    config = options.load()
+    exit_on_terminate()
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from consumers.feed import FeedError, read_bars, sample_bars
+    from consumers.publish import PublishError, publish
+    from consumers.topics import BrokerUnreachable, ensure_topics
+
+    topic = topic or config.kafka.bars_topic
+    try:
+        bars = sample_bars() if file is None else read_bars(file, symbol)
+        bars = bars[-limit:] if limit else bars
+        ensure_topics(config.kafka, timeout_s=5.0)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True)) as view:
+            task = view.add_task(topic, total=len(bars))
+            sent = publish(
+                bars, config.kafka.bootstrap_servers, topic, speed, lambda count: view.advance(task, count)
+            )
+    except (FeedError, PublishError, BrokerUnreachable, OSError) as error:
+        raise Failure(str(error)) from error
+    symbols = sorted({name for name, _ in bars})
+    shown = ", ".join(symbols[:8]) + (", ..." if len(symbols) > 8 else "")
+    click.echo(f"{sent} bars of {len(symbols)} symbols ({shown}) on {topic} at {config.kafka.bootstrap_servers}")

@@ -1,0 +1,232 @@
+"""``stream-engine serve``: the service, all in one or one process of it in the foreground."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import signal
+import socket
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from stream_engine.commands.options import (
+    SETTINGS_WRONG,
+    Failure,
+    Options,
+    exit_on_terminate,
+    stop_signals,
+    wrong_setting,
+)
+from stream_engine.config import ApiSettings, Config, ConfigError
+from stream_engine.supervisor import ChildSpec, Supervisor, until_parent_ends
+
+PROBE_TIMEOUT_S = 3.0
+BROKER_WAIT_S = 10.0
+
+until_stdin_closes = click.option(
+    "--until-stdin-closes",
+    is_flag=True,
+    hidden=True,
+    help="Stop when standard input closes: a process that started this one lives no more.",
+)
+
+
+@click.group(invoke_without_command=True)
+@until_stdin_closes
+@click.pass_context
+def serve(context: click.Context, until_stdin_closes: bool) -> None:
+    """Run the service: engine, consumer and HTTP API.
+
+    Alone, `serve` runs all three, starts again what dies and stops them in order: for a laptop and for one node.
+    `serve engine`, `serve consumer` and `serve api` each run one in the foreground: for containers.
+
+    \b
+    Examples:
+      stream-engine serve
+      KAFKA_BOOTSTRAP_SERVERS=broker:9092 stream-engine serve
+      STREAM_ENGINE_API_PORT=9000 stream-engine --config desk.toml serve
+      stream-engine serve engine
+
+    SIGINT and SIGTERM stop it cleanly, with status 0.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    options: Options = context.obj
+    config = options.load()
+    if until_stdin_closes:
+        until_parent_ends()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    exit_on_terminate()
+    _check_model(config)
+    _check_port(config.api)
+    _check_broker(config)
+    url = api_url(config.api)
+    supervisor = Supervisor(
+        [_child(options, name) for name in ("engine", "consumer", "api")],
+        say=click.echo,
+        is_ready=lambda: answers_ready(url),
+        ready_line=f"ready: {url} (documentation: {url}/docs)",
+    )
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: supervisor.stop())
+    context.exit(supervisor.run())
+
+
+@serve.command()
+@until_stdin_closes
+@click.pass_obj
+def engine(options: Options, until_stdin_closes: bool) -> None:
+    """The process that runs the model: sessions, steps, the ready board."""
+
+    def run(config: Config, stop: threading.Event) -> None:
+        from stream_engine.service import EngineService
+
+        with _only_engine_of(config.board.path):
+            EngineService(config).run(stop)
+
+    _foreground(options, "engine", until_stdin_closes, run)
+
+
+@serve.command()
+@until_stdin_closes
+@click.pass_obj
+def consumer(options: Options, until_stdin_closes: bool) -> None:
+    """The process that reads Kafka: validates records, hands them to the engine, commits offsets."""
+
+    def run(config: Config, stop: threading.Event) -> None:
+        from consumers.consumer import run_consumer
+        from consumers.offsets import OffsetResetRequired
+        from consumers.topics import BrokerUnreachable
+
+        try:
+            run_consumer(config, stop)
+        except BrokerUnreachable as error:
+            raise Failure(str(error)) from error
+        except OffsetResetRequired as error:
+            raise Failure(str(error), SETTINGS_WRONG) from error
+
+    _foreground(options, "consumer", until_stdin_closes, run)
+
+
+@serve.command()
+@until_stdin_closes
+@click.pass_obj
+def api(options: Options, until_stdin_closes: bool) -> None:
+    """The process that answers over HTTP: the fast path from the ready board, the rest from the engine."""
+    config = options.load()
+    options.log_as("api")
+    if until_stdin_closes:
+        until_parent_ends()
+    from query_api import server
+
+    server.run(config)
+
+
+def _foreground(
+    options: Options, name: str, until_stdin_closes: bool, run: Callable[[Config, threading.Event], None]
+) -> None:
+    config = options.load()
+    options.log_as(name)
+    stop = threading.Event()
+    with stop_signals(stop):
+        if until_stdin_closes:
+            until_parent_ends()
+        try:
+            run(config, stop)
+        except ConfigError as error:
+            raise wrong_setting(error) from error
+
+
+def _child(options: Options, name: str) -> ChildSpec:
+    program = (sys.executable, "-m", "stream_engine.cli", *options.arguments())
+    return ChildSpec(name, (*program, "serve", name, "--until-stdin-closes"), frozenset({SETTINGS_WRONG}))
+
+
+@contextmanager
+def _only_engine_of(board: Path) -> Iterator[None]:
+    """Two engines on one board and one socket would take each other's messages: the second refuses."""
+    board.parent.mkdir(parents=True, exist_ok=True)
+    with board.with_name(f"{board.name}.engine").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Failure(
+                f"board.path = {str(board)!r}: another engine runs on it; stop that one, or give this one another "
+                "board.path, transport.engine and transport.events",
+                SETTINGS_WRONG,
+            ) from None
+        yield
+
+
+# --- checks before anything starts, so that the reason is the first line one reads ----------------------
+
+
+def _check_model(config: Config) -> None:
+    from stream_engine.model.profile import EMBEDDED, PROFILE_FILE
+
+    model = config.engine.model
+    folder = EMBEDDED if model == "embedded" else Path(model).expanduser()
+    if not (folder / PROFILE_FILE).is_file():
+        raise Failure(f"engine.model = {model!r}: {folder} is no model folder (no {PROFILE_FILE})", SETTINGS_WRONG)
+
+
+def _check_port(settings: ApiSettings) -> None:
+    if settings.port == 0:
+        raise Failure("api.port = 0: name the port, so that it can be told", SETTINGS_WRONG)
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.host, settings.port))
+        except OSError as error:
+            choose = "; choose another with STREAM_ENGINE_API_PORT" if error.errno == errno.EADDRINUSE else ""
+            raise Failure(
+                f"api.host, api.port = {settings.host}:{settings.port}: {error.strerror}{choose}", SETTINGS_WRONG
+            ) from error
+
+
+def _check_broker(config: Config) -> None:
+    from consumers.topics import BrokerUnreachable, wait_for_port
+
+    try:
+        wait_for_port(config.kafka.bootstrap_servers, BROKER_WAIT_S)
+    except BrokerUnreachable as error:
+        raise Failure(str(error)) from error
+
+
+# --- where it listens, and whether it is ready ----------------------------------------------------------
+
+
+def api_url(settings: ApiSettings) -> str:
+    """Where a client on this machine reaches the API; a wildcard address is reached by the loopback one."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - compared only
+    return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
+
+
+def answers_ready(url: str) -> bool:
+    """Whether the API at ``url`` says that questions can be answered."""
+    # No proxy: this asks the service that was started here.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{url}/health/ready", timeout=PROBE_TIMEOUT_S) as reply:
+            return bool(reply.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def wait_until_ready(url: str, timeout_s: float, gone: Callable[[], bool]) -> bool:
+    """Ask until the API is ready; False after ``timeout_s``, or once ``gone`` says that nothing will come."""
+    deadline = time.monotonic() + timeout_s
+    while not answers_ready(url):
+        if gone() or time.monotonic() > deadline:
+            return False
+        time.sleep(0.2)
+    return True

@@ -1,0 +1,103 @@
+"""``stream-engine train``: the embedded model, from simulated series."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stream_engine.commands.options import Failure
+
+if TYPE_CHECKING:
+    from stream_engine.training.loop import Progress as Report
+
+
+@click.command()
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Folder of the model and its checkpoint; a run that stopped goes on from there.",
+)
+@click.option(
+    "--profile",
+    "profile_dir",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Folder with profile.json and questions.txt. Default: the embedded model's own.",
+)
+@click.option("--steps", type=click.IntRange(1), default=3000, show_default=True, help="Optimiser steps.")
+@click.option("--batch", type=click.IntRange(1), default=32, show_default=True, help="Series in a step.")
+@click.option("--width", type=click.IntRange(32), default=192, show_default=True, help="Hidden size.")
+@click.option("--layers", type=click.IntRange(1), default=4, show_default=True)
+@click.option("--peak-rate", type=float, default=1.2e-3, show_default=True, help="Highest learning rate.")
+@click.option("--seed", type=int, default=7, show_default=True, help="The same seed gives the same weights.")
+@click.option("--threads", type=click.IntRange(1), default=2, show_default=True, help="CPU threads.")
+@click.option("--amp/--no-amp", default=True, show_default=True, help="Products in bfloat16.")
+@click.option("--stop-after", type=click.IntRange(1), help="End early at this step, with a checkpoint.")
+def train(
+    out: Path,
+    profile_dir: Path | None,
+    steps: int,
+    batch: int,
+    width: int,
+    layers: int,
+    peak_rate: float,
+    seed: int,
+    threads: int,
+    amp: bool,
+    stop_after: int | None,
+) -> None:
+    """Train the embedded model on simulated series, on the CPU.
+
+    Series of many volatilities, regimes, tick sizes and gaps are simulated as it goes; no recorded data is read.
+    Ctrl-C loses nothing since the last checkpoint: the same command goes on from it.
+
+    \b
+    Examples:
+      stream-engine train --out runs/mine
+      stream-engine train --out runs/small --width 96 --layers 2 --steps 1000
+    """
+    try:
+        from stream_engine.training.loop import TrainConfig
+        from stream_engine.training.loop import train as run
+    except ImportError as error:
+        raise Failure(f"{error.name} is missing: pip install 'stream-engine[engine]'") from error
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from stream_engine.model.profile import EMBEDDED
+
+    config = TrainConfig(
+        out=out,
+        profile_dir=profile_dir or EMBEDDED,
+        steps=steps,
+        batch=batch,
+        width=width,
+        layers=layers,
+        peak_rate=peak_rate,
+        seed=seed,
+        threads=threads,
+        amp=amp,
+    )
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("loss {task.fields[loss]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as view:
+        task = view.add_task("training", total=stop_after or steps, loss="-")
+
+        def report(progress: Report) -> None:
+            view.update(task, completed=progress.step, loss=f"{progress.loss:.4f}")
+            if progress.right:
+                shares = "  ".join(f"{kind} {share:.4f}" for kind, share in progress.right.items())
+                view.console.print(f"step {progress.step}: right on simulated series held out: {shares}")
+
+        try:
+            folder = run(config, report, stop_after)
+        except (ValueError, OSError) as error:
+            raise Failure(str(error)) from error
+    click.echo(f"model in {folder}: use it with STREAM_ENGINE_ENGINE_MODEL={folder}")

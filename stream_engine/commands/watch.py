@@ -1,0 +1,28 @@
+"""``stream-engine watch``: the live view."""
+
+from __future__ import annotations
+
+import click
+
+from stream_engine.commands.options import Options, url_option
+
+
+@click.command()
+@click.option("--session", help="Only this session.")
+@url_option
+@click.option("--once", is_flag=True, help="Print the view once and end.")
+@click.pass_obj
+def watch(options: Options, session: str | None, url: str | None, once: bool) -> None:
+    """Sessions, bars, answers and gate, live.
+
+    The answer column is the generic header's top answer with its gap, by which the gate decides; below it the
+    standing queries' answers as they change. Ctrl-C ends it.
+
+    \b
+    Examples:
+      stream-engine watch
+      stream-engine watch --session AAPL --url http://desk:8080
+    """
+    from stream_engine.commands.live_view import run
+
+    run(options, session, url, once)
