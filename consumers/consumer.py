@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from consumers.dead_letter import DeadLetterWriter
 from consumers.engine_watch import EngineWatch, Presence
@@ -54,8 +54,7 @@ class Consumer:
         self._link = link
         self._watch = EngineWatch(time.monotonic())
         self._streams: dict[Partition, PartitionStream] = {}
-        # Grows over restarts of this process as well, so that an engine never sees one twice.
-        self._generation = time.time_ns() // 1_000
+        self._generation = 0
         self._next_commit = 0.0
         self._commit_deadline: float | None = None
         self._next_report = time.monotonic() + REPORT_EVERY_S
@@ -185,10 +184,12 @@ class Consumer:
             return
         plan = plan_rebuild(committed, beginning, end, kafka.max_rebuild_records, kafka.offset_reset)
         if plan.warning:
-            log.warning("%s: %s", stream.partition, plan.warning)
+            level = logging.INFO if committed is None else logging.WARNING
+            log.log(level, "%s: %s", stream.partition, plan.warning)
         if not self._source.seek(stream.partition, plan.start):
             return  # taken away meanwhile; its event follows
-        self._generation += 1
+        # Of the clock: it also grows over restarts, and when a partition comes back from another member.
+        self._generation = max(self._generation + 1, time.time_ns() // 1_000)
         self._link.send(stream.begin(plan, self._generation))
         self.metrics.rebuilds += 1
         log.info(
@@ -293,9 +294,16 @@ class Consumer:
         self._streams.clear()
 
     def _close(self) -> None:
-        self._source.close(CLOSE_WAIT_S)
-        self._dead_letters.close(CLOSE_WAIT_S)
-        self._link.close()
+        closers: list[Callable[[], None]] = [
+            lambda: self._source.close(CLOSE_WAIT_S),
+            lambda: self._dead_letters.close(CLOSE_WAIT_S),
+            self._link.close,
+        ]
+        for close in closers:
+            try:
+                close()
+            except Exception as error:  # the others must still be closed
+                log.warning("not closed cleanly: %s: %s", type(error).__name__, error)
         log.info("consumer stopped: %s", self.metrics.as_dict())
 
     def _measure(self, now: float) -> None:

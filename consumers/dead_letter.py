@@ -53,7 +53,6 @@ class DeadLetterWriter:
             enable_idempotence=True,
             linger_ms=5,
             max_block_ms=2_000,  # the poll thread calls: it may not be held up for long
-            allow_auto_create_topics=False,
         )
         self._waiting: deque[_Outgoing] = deque()
         self._sent: deque[tuple[Any, _Outgoing]] = deque()

@@ -121,7 +121,7 @@ def _bars_within(node: Any, symbol: str | None) -> Iterator[dict[str, Any]]:
         fields = {field: value for name, value in node.items() if (field := _field(name)) is not None}
         own = fields.get("symbol")
         symbol = own if isinstance(own, str) else symbol
-        if _REQUIRED <= fields.keys():
+        if fields.keys() >= _REQUIRED:
             yield {**fields, "symbol": symbol}
             return
         for name, child in node.items():

@@ -11,7 +11,7 @@ import msgspec
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 
-from consumers.topics import wait_for_port
+from consumers.topics import require_topic
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +32,10 @@ def publish(
     """Send (symbol, bar) pairs in their order, the symbol as key; the number sent, all of them confirmed.
 
     ``speed`` is bars per second over all symbols, 0 for as fast as the broker takes them. ``progress`` is called
-    with 1 for every bar. Raises BrokerUnreachable, or PublishError. What was sent is flushed also when interrupted."""
-    wait_for_port(bootstrap, timeout_s=5.0)
+    with 1 for every bar. What was sent is flushed when interrupted, too.
+
+    Raises BrokerUnreachable, TopicMissing, or PublishError where bars were not confirmed."""
+    require_topic(bootstrap, topic)
     encode = msgspec.json.Encoder().encode
     failures: list[BaseException] = []
     sent = 0
@@ -43,7 +45,6 @@ def publish(
         acks="all",
         linger_ms=5,
         max_block_ms=10_000,
-        allow_auto_create_topics=False,
     )
     try:
         started = time.monotonic()
@@ -55,9 +56,7 @@ def publish(
             if progress is not None:
                 progress(1)
     except KafkaTimeoutError as error:
-        raise PublishError(
-            f"topic {topic} takes no records after {sent} bars: does it exist? ({error})"
-        ) from error
+        raise PublishError(f"topic {topic} takes no more records after {sent} bars: {error}") from error
     finally:
         _flush(producer, failures)
     if failures:

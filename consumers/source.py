@@ -80,7 +80,6 @@ class KafkaSource:
             # A position outside the log raises: a jump is the configured, logged choice of plan_rebuild.
             auto_offset_reset="none",
             isolation_level="read_committed",
-            allow_auto_create_topics=False,
             max_poll_records=settings.poll_records,
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=min(3_000, settings.session_timeout_ms // 3),
@@ -138,7 +137,7 @@ class KafkaSource:
         """Set the next offset to read; what was fetched before is discarded. False where it is no longer ours."""
         try:
             self._consumer.seek(TopicPartition(*partition), offset)
-        except ValueError:
+        except (ValueError, KeyError):
             return False
         return True
 
@@ -152,14 +151,25 @@ class KafkaSource:
                 self._set_paused(partition, not wanted)
 
     def position(self, partition: Partition) -> int | None:
-        """The next offset to be read. It passes transaction markers, which are never delivered."""
-        tp = TopicPartition(*partition)
-        return self._consumer.position(tp, timeout_ms=0) if tp in self._consumer.assignment() else None
+        """The next offset to be read; None where it is not known now. It passes transaction markers, which are
+        never delivered."""
+        try:
+            position: int | None = self._consumer.position(TopicPartition(*partition), timeout_ms=0)
+        except LogTruncationError as error:
+            self._position_lost(error.divergent_offsets)
+        except (KafkaError, KeyError):  # it is being taken away, or another one has no position yet
+            pass
+        else:
+            return position
+        return None
 
     def highwater(self, partition: Partition) -> int | None:
         """The offset after the last in the log, as of the newest fetch; None before the first."""
-        tp = TopicPartition(*partition)
-        return self._consumer.highwater(tp) if tp in self._consumer.assignment() else None
+        try:
+            highwater: int | None = self._consumer.highwater(TopicPartition(*partition))
+        except (KafkaError, KeyError):  # it is being taken away
+            return None
+        return highwater
 
     def commit(self, points: Mapping[Partition, CommitPoint]) -> None:
         """Start a commit; its outcome comes from ``commits``."""
@@ -180,12 +190,14 @@ class KafkaSource:
     def close(self, timeout_s: float) -> None:
         """Leave the group. The client's close can hang on a dead broker: it is left behind after ``timeout_s``."""
         self._on_revoke = {}
-        closing = threading.Thread(
-            target=self._consumer.close,
-            kwargs={"autocommit": False, "timeout_ms": int(timeout_s * 1000)},
-            name="kafka-close",
-            daemon=True,
-        )
+
+        def close() -> None:
+            try:
+                self._consumer.close(autocommit=False, timeout_ms=int(timeout_s * 1000))
+            except Exception as error:  # the process ends; the group notices by the session timeout
+                log.warning("the Kafka consumer did not close cleanly: %s: %s", type(error).__name__, error)
+
+        closing = threading.Thread(target=close, name="kafka-close", daemon=True)
         closing.start()
         closing.join(timeout_s + 1.0)
         if closing.is_alive():

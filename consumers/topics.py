@@ -18,22 +18,19 @@ class BrokerUnreachable(RuntimeError):
     """No Kafka broker answered at the configured address."""
 
 
+class TopicMissing(RuntimeError):
+    """The topic is not there; the message lists those that are."""
+
+
 def ensure_topics(settings: KafkaSettings, timeout_s: float = 15.0) -> list[str]:
     """Create the bars topic and its dead-letter topic where absent; the names of those made.
 
     Raises BrokerUnreachable, naming the address and what to do."""
-    wait_for_port(settings.bootstrap_servers, timeout_s)
-    try:
-        admin = KafkaAdminClient(
-            bootstrap_servers=settings.bootstrap_servers.split(","),
-            client_id=f"{settings.group_id}-topics",
-            bootstrap_timeout_ms=int(timeout_s * 1000),
-        )
-    except KafkaTimeoutError as error:
-        raise _unreachable(settings.bootstrap_servers, "it accepts connections but does not answer") from error
+    admin = _admin(settings.bootstrap_servers, timeout_s)
     try:
         wanted = {settings.bars_topic: settings.partitions, settings.dead_letter_topic: 1}
-        absent = {name: count for name, count in wanted.items() if name not in set(admin.list_topics())}
+        existing = set(admin.list_topics())
+        absent = {name: count for name, count in wanted.items() if name not in existing}
         made = [name for name, count in absent.items() if _create(admin, name, count, settings.replication_factor)]
         admin.wait_for_topics(list(wanted))
         return made
@@ -41,8 +38,35 @@ def ensure_topics(settings: KafkaSettings, timeout_s: float = 15.0) -> list[str]
         admin.close()
 
 
-def wait_for_port(bootstrap_servers: str, timeout_s: float) -> None:
-    """Plain connections first: the client leaves its thread and sockets behind when it finds no broker."""
+def require_topic(bootstrap_servers: str, topic: str, timeout_s: float = 5.0) -> None:
+    """Raises TopicMissing, or BrokerUnreachable.
+
+    Writing to an absent topic would have the broker make one up, with its own number of partitions: kafka-python
+    3.0.12 ignores ``allow_auto_create_topics=False``."""
+    admin = _admin(bootstrap_servers, timeout_s)
+    try:
+        topics = sorted(admin.list_topics())
+    finally:
+        admin.close()
+    if topic not in topics:
+        shown = ", ".join(name for name in topics if not name.startswith("__"))[:300] or "none"
+        raise TopicMissing(f"no topic {topic} at {bootstrap_servers}; there are: {shown}")
+
+
+def _admin(bootstrap_servers: str, timeout_s: float) -> KafkaAdminClient:
+    # Plain connections first: the client leaves its thread and sockets behind when it finds no broker.
+    _wait_for_port(bootstrap_servers, timeout_s)
+    try:
+        return KafkaAdminClient(
+            bootstrap_servers=bootstrap_servers.split(","),
+            client_id="stream-engine-topics",
+            bootstrap_timeout_ms=int(timeout_s * 1000),
+        )
+    except KafkaTimeoutError as error:
+        raise _unreachable(bootstrap_servers, "it accepts connections but does not answer") from error
+
+
+def _wait_for_port(bootstrap_servers: str, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while True:
         for address in bootstrap_servers.split(","):

@@ -14,9 +14,11 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetad
 
 from consumers.consumer import Consumer
 from consumers.dead_letter import DeadLetterWriter
+from consumers.feed import read_bars
 from consumers.offsets import OffsetResetRequired
+from consumers.publish import publish
 from consumers.source import KafkaSource
-from consumers.topics import BrokerUnreachable, ensure_topics
+from consumers.topics import BrokerUnreachable, TopicMissing, ensure_topics
 from stream_engine.config import Config, KafkaSettings, TransportSettings
 from stream_engine.messages import Ack, Assign, Batch, ConsumerHello, Refused, Rejected, Revoke, Welcome
 from stream_engine.transport import EngineLink, EngineServer, Peer
@@ -442,6 +444,29 @@ def test_records_deleted_under_the_consumer_are_an_explicit_choice(make: Callabl
     bench.consume()
     engine.until(lambda: bench.committed() == (40, 40), "it goes on where the log begins")
     assert engine.assigns[seen].start == 30
+
+
+def test_bars_of_a_file_arrive_in_their_order(make: Callable[..., Bench], tmp_path: Path) -> None:
+    bench = make()
+    path = tmp_path / "bars.csv"
+    path.write_text(
+        "Symbol,Date,Open,High,Low,Close\nX,2020-01-03,2,2,2,2\nX,2020-01-02,1,1,1,1\nY,2020-01-01,3,3,3,3\n"
+    )
+    counted: list[int] = []
+    assert publish(read_bars(path), bench.settings.bootstrap_servers, bench.topic, 50.0, counted.append) == 3
+    assert counted == [1, 1, 1]
+    engine = bench.engine("boot-1")
+    bench.consume()
+    engine.until(lambda: bench.committed() == (3, 3), "all three are committed")
+    closes = [(r.key, bar.close) for b in engine.batches for r in b.records for bar in r.bars]
+    assert closes == [("Y", 3.0), ("X", 1.0), ("X", 2.0)]
+
+
+def test_publishing_does_not_make_up_a_topic(make: Callable[..., Bench]) -> None:
+    bench = make()
+    with pytest.raises(TopicMissing, match=bench.topic):  # it lists what there is
+        publish([("X", {})], bench.settings.bootstrap_servers, bench.topic + "-absent")
+    assert bench.topic + "-absent" not in bench.viewer.topics()
 
 
 def test_topics_are_made_once(make: Callable[..., Bench]) -> None:

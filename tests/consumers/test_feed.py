@@ -1,0 +1,131 @@
+"""Bars from files, and that what is read can be consumed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from consumers.feed import FeedError, read_bars, sample_bars
+from consumers.reasons import RawRecord
+from consumers.records import parse_records
+
+
+def write(folder: Path, text: str, name: str = "bars.csv") -> Path:
+    path = folder / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", ["bars.csv", "bars.csv.gz"])
+def test_csv_with_a_ticker_column_in_event_order(tmp_path: Path, name: str) -> None:
+    text = (
+        "Ticker,Date,Open,High,Low,Close,Volume,Adj Close\n"
+        "B,2020-01-02,1,2,1,2,10,9\nB,2020-01-03,2,2,2,2,,9\nA,2020-01-02,5,6,5,6,7,9\n"
+    )
+    bars = read_bars(write(tmp_path, text, name))
+    assert [(symbol, bar["ts"]) for symbol, bar in bars] == [
+        ("B", "2020-01-02T00:00:00Z"),
+        ("A", "2020-01-02T00:00:00Z"),
+        ("B", "2020-01-03T00:00:00Z"),
+    ]
+    first = {"symbol": "B", "ts": "2020-01-02T00:00:00Z", "open": 1.0, "high": 2.0, "low": 1.0, "close": 2.0}
+    assert bars[0][1] == {**first, "volume": 10.0}
+    assert bars[2][1]["volume"] is None
+
+
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [
+        ("2001-08-06 00:00:00-04:00", "2001-08-06T04:00:00Z"),
+        ("2001-08-06 10:30", "2001-08-06T10:30:00Z"),
+        ("2001-08-06T10:30:15.25", "2001-08-06T10:30:15.250000Z"),
+        ("20010806", "2001-08-06T00:00:00Z"),
+        ("997056000", "2001-08-06T00:00:00Z"),
+        ("997056000000", "2001-08-06T00:00:00Z"),
+    ],
+)
+def test_times_of_files(tmp_path: Path, time: str, expected: str) -> None:
+    (only,) = read_bars(write(tmp_path, f"time,open,high,low,close\n{time},1,1,1,1\n"), symbol="X")
+    assert only[1]["ts"] == expected
+
+
+def test_empty_rows_are_left_out_and_odd_values_passed_on(tmp_path: Path) -> None:
+    text = "ts,o,h,l,c,v\n1,,,,,\n2,1,1,1,abc,5\n3,1,1,1,nan,\n"
+    bars = read_bars(write(tmp_path, text), "X")
+    assert [bar["close"] for _, bar in bars] == ["abc", "nan"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"t":1,"o":1,"h":1,"l":1,"c":1,"s":"X"}\n{"t":2,"o":1,"h":1,"l":1,"c":1,"s":"X"}\n',
+        '[{"t":2,"o":1,"h":1,"l":1,"c":1},{"t":1,"o":1,"h":1,"l":1,"c":1}]',
+        '{"ticker":"X","results":[{"t":1,"o":1,"h":1,"l":1,"c":1},{"t":2,"o":1,"h":1,"l":1,"c":1}]}',
+        '{"bars":{"X":[{"t":1,"o":1,"h":1,"l":1,"c":1},{"t":2,"o":1,"h":1,"l":1,"c":1}]}}',
+        '{"data":{"ohlc":[{"t":"1","o":"1","h":"1","l":"1","c":"1"},{"t":2,"o":1,"h":1,"l":1,"c":1}],"pair":"X"}}',
+    ],
+)
+def test_json_shapes(tmp_path: Path, text: str) -> None:
+    bars = read_bars(write(tmp_path, text, "bars.json"), symbol="X")
+    assert [(symbol, bar["ts"]) for symbol, bar in bars] == [
+        ("X", "1970-01-01T00:00:01Z"),
+        ("X", "1970-01-01T00:00:02Z"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1,2,3\n4,5,6\n", "no column for close"),
+        ("ts,open,high,low,close\n", "no bars found"),
+        ("ts,open,high,low,close\n1,1,1,1,1\n", "--symbol"),
+        ("ts,open,high,low,close,symbol\nsoon,1,1,1,1,X\n", "'soon'"),
+        ("[[1,2,3]]", "no bars found"),
+        ('{"a":1}\n{', "line 2"),
+        ("", "neither JSON nor CSV"),
+    ],
+)
+def test_what_cannot_be_read_is_said(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(FeedError, match=said):
+        read_bars(write(tmp_path, text))
+
+
+def test_a_cut_gzip_file_is_said(tmp_path: Path) -> None:
+    path = write(tmp_path, "ts,o\n1,2\n", "bars.csv.gz")
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(FeedError, match="gzip"):
+        read_bars(path)
+
+
+def test_the_sample_is_five_equities_that_all_parse() -> None:
+    pytest.importorskip("bokeh_sampledata", exc_type=ImportError)
+    bars = sample_bars()
+    assert {symbol for symbol, _ in bars} == {"AAPL", "FB", "GOOG", "IBM", "MSFT"}
+    times = [bar["ts"] for _, bar in bars]
+    assert times == sorted(times)
+    raws = [
+        RawRecord("bars", 0, i, 1_700_000_000_000, symbol.encode(), json.dumps(bar).encode())
+        for i, (symbol, bar) in enumerate(bars)
+    ]
+    parsed = parse_records(raws)
+    assert all(item.record is not None for item in parsed)
+    assert len(parsed) == 12_154
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("daily_us_equities_2000-2013.csv.gz", 12_154),
+        ("ssnlf_daily_illiquid.csv.gz", 6_017),
+        ("bitstamp_ohlc_btcusd_1m_2019-12-31.json.gz", 1_000),
+        ("rest_polygon_alpaca_bars.jsonl", 12),
+    ],
+)
+def test_real_files(name: str, count: int) -> None:
+    path = Path(__file__).parents[3] / "shared" / "data" / name
+    if not path.exists():
+        pytest.skip(f"needs {path}")
+    assert len(read_bars(path, symbol="X")) == count

@@ -1,0 +1,109 @@
+"""One partition's batches, credits, fencing and dead letters."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from consumers.offsets import CommitPoint, RebuildPlan
+from consumers.reasons import RawRecord
+from consumers.records import ParsedRecord, parse_records
+from consumers.source import Partition
+from consumers.stream import RETRY_MOST_S, PartitionStream, StreamState
+from stream_engine.messages import Ack, Assign, Rejected, Revoke
+
+GOOD = json.dumps({"t": 1_600_000_000, "o": 1, "h": 1, "l": 1, "c": 1}).encode()
+
+
+def parsed(**values: bytes) -> list[ParsedRecord]:
+    """``o5=GOOD`` is a record at offset 5."""
+    return parse_records([RawRecord("bars", 0, int(o[1:]), 1_700_000_000_000, b"A", v) for o, v in values.items()])
+
+
+def ack(stream: PartitionStream, last: int, *rejected: Rejected) -> Ack:
+    return Ack("boot", "bars", 0, stream.generation, last, last + 1, rejected)
+
+
+@pytest.fixture
+def stream() -> PartitionStream:
+    stream = PartitionStream(Partition("bars", 0))
+    assert stream.begin(RebuildPlan(3, 5), 9) == Assign("bars", 0, 9, 3, 5)
+    return stream
+
+
+def test_batches_chain_and_count_all_records(stream: PartitionStream) -> None:
+    first, letters = stream.accept(parsed(o3=GOOD, o5=b"bad"))
+    assert (first.follows, first.last, first.consumed, len(first.records)) == (2, 5, 2, 1)
+    assert [letter.raw.offset for letter in letters] == [5]
+    second, _ = stream.accept(parsed(o9=b"bad", o10=b"bad"))
+    assert (second.follows, second.last, second.consumed, second.records) == (5, 10, 2, ())
+    assert stream.records_in_flight == 4
+    stream.acknowledge(ack(stream, 5))
+    assert (stream.records_in_flight, stream.batches_in_flight) == (2, 1)
+
+
+def test_a_replayed_bad_record_is_not_dead_lettered_again(stream: PartitionStream) -> None:
+    _, letters = stream.accept(parsed(o3=b"bad", o4=b"bad", o5=b"bad"))
+    assert [letter.raw.offset for letter in letters] == [5]
+
+
+def test_rejected_records_hold_their_offset_until_confirmed(stream: PartitionStream) -> None:
+    stream.accept(parsed(o4=GOOD, o5=GOOD, o6=GOOD))
+    letters = stream.acknowledge(ack(stream, 6, Rejected(4, "late", "old"), Rejected(5, "late", "old")))
+    assert [(letter.raw.offset, letter.reason, letter.value) for letter in letters] == [(5, "late", GOOD)]
+    assert stream.commit_point == CommitPoint(5, 5)
+    assert stream.settled is not None
+    stream.settled.release(5)
+    assert stream.commit_point == CommitPoint(7, 7)
+
+
+@pytest.mark.parametrize("offset", ["o2", "o3"])
+def test_offsets_that_go_back_are_refused(stream: PartitionStream, offset: str) -> None:
+    stream.accept(parsed(o3=GOOD))
+    with pytest.raises(ValueError, match="after 3"):
+        stream.accept(parsed(**{offset: GOOD}))
+
+
+def test_a_replay_ends_at_live_from(stream: PartitionStream) -> None:
+    assert stream.replaying
+    stream.accept(parsed(o3=GOOD))
+    assert stream.replaying
+    batch = stream.finish_replay()
+    assert (batch.follows, batch.last, batch.consumed) == (3, 4, 0)
+    assert not stream.replaying
+
+
+def test_a_reset_drops_what_is_in_flight_and_keeps_what_is_settled(stream: PartitionStream) -> None:
+    stream.accept(parsed(o3=GOOD, o5=GOOD))
+    stream.acknowledge(ack(stream, 5))
+    stream.accept(parsed(o6=GOOD))
+    stream.reset(now=100.0)
+    assert stream.state is StreamState.WAITING
+    assert stream.records_in_flight == 0
+    assert stream.commit_point == CommitPoint(6, 6)
+    assert stream.retry_at <= 100.0  # the first try is at once
+    stream.begin(RebuildPlan(6, 6), 10)
+    assert stream.last == 5
+    assert stream.committed == 5  # what was settled and never committed is still to be committed
+
+
+def test_resets_without_progress_wait_longer(stream: PartitionStream) -> None:
+    waits = []
+    for generation in range(10, 20):
+        stream.reset(now=0.0)
+        waits.append(stream.retry_at)
+        stream.begin(RebuildPlan(3, 5), generation)
+    assert waits == sorted(waits)
+    assert waits[-1] == RETRY_MOST_S
+    stream.accept(parsed(o3=GOOD))
+    stream.acknowledge(ack(stream, 3))
+    stream.reset(now=1000.0)
+    assert stream.retry_at <= 1000.0
+
+
+def test_a_revoked_stream_ends(stream: PartitionStream) -> None:
+    assert stream.revoke() == Revoke("bars", 0, 9)
+    with pytest.raises(RuntimeError, match="cannot become"):
+        stream.begin(RebuildPlan(0, 0), 11)
+    assert PartitionStream(Partition("bars", 1)).revoke() is None  # the engine never heard of it
