@@ -165,7 +165,7 @@ class FastPath:
             window_bars=meta.window_bars,
             bars=evidence.bars,
             state=INCOMPLETE if evidence.flags else LIVE,
-            entry_tokens=0,
+            entry_tokens=0,  # no entry was run for this answer
             reused_tokens=0,
             model=meta.model,
         )

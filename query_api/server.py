@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,9 @@ log = logging.getLogger(__name__)
 
 GRACE_S = 10
 """How long open requests may take to end at a stop."""
+BACKLOG = 2048
+HUNG_AFTER_S = 30
+"""A worker that is silent for longer is replaced. A busy machine alone can make a start take seconds."""
 
 
 def run(config: Config) -> None:
@@ -36,8 +40,6 @@ def run(config: Config) -> None:
     settings = uvicorn.Config(
         partial(serving_app, config),
         factory=True,
-        host=api.host,
-        port=api.port,
         workers=api.workers,
         loop="uvloop",
         http="httptools",
@@ -47,8 +49,9 @@ def run(config: Config) -> None:
         log_level="warning",
         server_header=False,
         timeout_graceful_shutdown=GRACE_S,
+        timeout_worker_healthcheck=HUNG_AFTER_S,
     )
-    listener = settings.bind_socket()
+    listener = listen(api.host, api.port)
     host, port = listener.getsockname()[:2]
     started = {"event": "api_listening", "host": host, "port": port, "workers": api.workers, "pid": os.getpid()}
     log.info(json.dumps(started))
@@ -62,6 +65,15 @@ def run(config: Config) -> None:
     # A worker that a signal stopped has a negative status; one that could not start, a positive one.
     if any((process.exitcode or 0) > 0 for process in supervisor.processes):
         raise SystemExit(1)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """The socket that all workers accept from; port 0 is any free one. Raises SystemExit naming the address."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise SystemExit(f"cannot listen on {host}:{port}: {error.strerror}") from None
 
 
 def serving_app(config: Config) -> FastAPI:
