@@ -12,7 +12,7 @@ from stream_engine.commands.options import Options, exit_on_terminate
     "--bars", type=click.IntRange(60), default=240, show_default=True, help="Daily bars of each instrument."
 )
 @click.option(
-    "--speed", type=click.FloatRange(1), default=24.0, show_default=True, help="Bars a second, all instruments."
+    "--speed", type=click.FloatRange(1), default=16.0, show_default=True, help="Bars a second, all instruments."
 )
 @click.pass_obj
 def demo(options: Options, bars: int, speed: float) -> None:

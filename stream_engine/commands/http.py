@@ -14,12 +14,15 @@ from stream_engine.commands.serve import api_url
 def open_client(options: Options, url: str | None, timeout_s: float = 15.0) -> httpx.Client:
     """A client of the API at ``url``, or at the address of the settings."""
     base = (url or api_url(options.load().api)).rstrip("/")
-    # A proxy of the environment cannot reach the loopback address of this machine.
-    local = urlsplit(base).hostname in ("127.0.0.1", "localhost", "::1")
     try:
-        return httpx.Client(base_url=base, timeout=timeout_s, trust_env=not local)
+        return httpx.Client(base_url=base, timeout=timeout_s, trust_env=not is_local(base))
     except httpx.InvalidURL as error:
         raise Failure(f"--url {base}: {error}", 2) from error
+
+
+def is_local(url: str) -> bool:
+    """Whether ``url`` is a loopback address of this machine, which no proxy of the environment can reach."""
+    return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
 
 
 def request(client: httpx.Client, method: str, path: str, **arguments: Any) -> Any:

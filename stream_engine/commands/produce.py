@@ -51,8 +51,8 @@ def produce(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from consumers.feed import FeedError, read_bars, sample_bars
-    from consumers.publish import PublishError, publish
-    from consumers.topics import BrokerUnreachable, ensure_topics
+    from consumers.publish import publish
+    from consumers.topics import ensure_topics
 
     topic = topic or config.kafka.bars_topic
     try:
@@ -65,7 +65,7 @@ def produce(
             sent = publish(
                 bars, config.kafka.bootstrap_servers, topic, speed, lambda count: view.advance(task, count)
             )
-    except (FeedError, PublishError, BrokerUnreachable, OSError) as error:
+    except (FeedError, RuntimeError, OSError) as error:  # RuntimeError: no broker, no topic, not confirmed
         raise Failure(str(error)) from error
     symbols = sorted({name for name, _ in bars})
     shown = ", ".join(symbols[:8]) + (", ..." if len(symbols) > 8 else "")

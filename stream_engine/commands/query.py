@@ -10,7 +10,7 @@ import click
 from stream_engine.commands.options import Options, url_option
 
 
-class MinOffset(click.ParamType):
+class MinOffset(click.ParamType[dict[str, int]]):
     """``PARTITION:OFFSET``."""
 
     name = "P:O"

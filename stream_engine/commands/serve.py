@@ -194,11 +194,11 @@ def _check_port(settings: ApiSettings) -> None:
 
 
 def _check_broker(config: Config) -> None:
-    from consumers.topics import BrokerUnreachable, wait_for_port
+    from consumers.topics import ensure_topics
 
     try:
-        wait_for_port(config.kafka.bootstrap_servers, BROKER_WAIT_S)
-    except BrokerUnreachable as error:
+        ensure_topics(config.kafka, BROKER_WAIT_S)
+    except RuntimeError as error:
         raise Failure(str(error)) from error
 
 

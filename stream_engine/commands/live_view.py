@@ -1,0 +1,174 @@
+"""The live view of ``watch``: sessions from ``/v1/sessions``, answers and commits from the event stream."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from stream_engine.commands.http import error_message, is_local, open_client, request, unreachable
+from stream_engine.commands.options import Options
+from stream_engine.commands.sse import EventFollower
+from stream_engine.model.profile import EMBEDDED, Profile
+
+POLL_S = 1.0
+REFRESH_S = 0.25
+SHOWN_ANSWERS = 200
+"""Newest standing-query answers in the view; a terminal shows fewer."""
+BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+@dataclass(slots=True)
+class View:
+    """What the view knows at one moment."""
+
+    url: str
+    tau: dict[str, float]
+    """Gate threshold of the generic class by model name, of the model that the settings name."""
+    sessions: list[dict[str, Any]] = field(default_factory=list)
+    problem: str = ""
+    health: str = ""
+    model: str = ""
+    committed: dict[str, float] = field(default_factory=dict)
+    """Session to the time (monotonic, s) of the last commit seen here."""
+    answers: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+
+    def render(self) -> RenderableType:
+        line = Text(f"{self.url}  ", style="bold")
+        good = not self.problem and self.health == "ready"
+        line.append(self.problem or self.health, style="green" if good else "red")
+        if self.model:
+            line.append(f"  model {self.model}  {len(self.sessions)} sessions")
+        parts: list[RenderableType] = [line, self._session_table()]
+        if self.answers:
+            parts.append(self._answer_table())
+        return Group(*parts)
+
+    def _session_table(self) -> Table:
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for name in ("session", "state", "bars", "last bar", "close", "recent", "answer", "gap", "gate", "age"):
+            table.add_column(name, justify="right" if name in ("bars", "close", "gap", "age") else "left")
+        now = time.monotonic()
+        for session in self.sessions:
+            closes = [bar[4] for bar in session["last_bars"]]
+            seen = self.committed.get(session["id"])
+            gap = session["ready_gap"]
+            table.add_row(
+                session["id"],
+                session["state"],
+                str(session["bars"]),
+                (session["last_event_time"] or "-").replace("T00:00:00Z", ""),
+                f"{closes[-1]:g}" if closes else "-",
+                spark(closes),
+                session["ready_token"] or "-",
+                "-" if gap is None else f"{gap:.2f}",
+                self._gate(session),
+                "-" if seen is None else f"{now - seen:.0f} s",
+            )
+        return table
+
+    def _gate(self, session: dict[str, Any]) -> str:
+        """As the engine would decide for the generic header; unknown where the settings name another model."""
+        tau = self.tau.get(self.model)
+        if session["state"] == "WARMING_UP" or session["ready_gap"] is None:
+            return "closed"
+        if tau is None:
+            return "?"
+        fires = session["ready_token"] is not None and session["ready_gap"] > tau
+        return "fires" if fires else "below"
+
+    def _answer_table(self) -> Table:
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for name in ("standing query", "session", "answer", "before", "gap", "bar", "offset"):
+            table.add_column(name)
+        for answer in list(self.answers.values())[-SHOWN_ANSWERS:][::-1]:
+            table.add_row(
+                f"{answer['query']}: {answer['question']}",
+                answer["session"],
+                Text(answer["answer"], style="bold"),
+                answer["previous"] or "",
+                f"{answer['gap']:.2f}",
+                (answer["event_time"] or "-").replace("T00:00:00Z", ""),
+                f"{answer['topic']}/{answer['partition']}:{answer['offset']}",
+            )
+        return table
+
+
+def spark(values: list[float]) -> str:
+    """The values as a line of blocks."""
+    if not values:
+        return ""
+    low, span = min(values), max(values) - min(values)
+    return "".join(BLOCKS[int((value - low) / span * (len(BLOCKS) - 1)) if span else 0] for value in values)
+
+
+def run(options: Options, session: str | None, url: str | None, once: bool) -> None:
+    """Show the view until interrupted; once where asked, or where the output is no terminal."""
+    console = Console()
+    with open_client(options, url, timeout_s=5.0) as client:
+        view = View(str(client.base_url).rstrip("/"), _thresholds(options))
+        if once or not console.is_terminal:
+            request(client, "GET", "/v1/sessions")
+            _poll(client, view, session)
+            console.print(view.render())
+            return
+        follower = EventFollower(view.url, not is_local(view.url), session)
+        try:
+            with Live(view.render(), console=console, screen=True, auto_refresh=False) as live:
+                next_poll = 0.0
+                while True:
+                    if time.monotonic() >= next_poll:
+                        _poll(client, view, session)
+                        next_poll = time.monotonic() + POLL_S
+                    _take_events(follower, view)
+                    live.update(view.render(), refresh=True)
+                    time.sleep(REFRESH_S)
+        except KeyboardInterrupt:
+            return  # how one leaves it
+        finally:
+            follower.stop()
+
+
+def _poll(client: httpx.Client, view: View, session: str | None) -> None:
+    try:
+        health = client.get("/health/ready")
+        listed = client.get("/v1/sessions")
+    except httpx.HTTPError as error:
+        view.problem = unreachable(client, error)
+        return
+    view.problem = ""
+    view.health = "ready" if health.is_success else error_message(health)
+    if health.is_success:
+        view.model = health.json()["model"]
+    if listed.is_success:
+        view.sessions = [one for one in listed.json()["data"] if session in (None, one["id"])]
+
+
+def _take_events(follower: EventFollower, view: View) -> None:
+    for event in follower.drain():
+        if event.name == "committed":
+            view.committed[event.data["session"]] = time.monotonic()
+        elif event.name == "answer_changed":
+            key = (event.data["query"], event.data["session"])
+            view.answers.pop(key, None)
+            view.answers[key] = event.data
+        elif event.name == "connected":
+            view.answers.clear()  # the snapshot that follows is the whole state
+
+
+def _thresholds(options: Options) -> dict[str, float]:
+    model = options.load().engine.model
+    folder = EMBEDDED if model == "embedded" else Path(model).expanduser()
+    try:
+        profile = Profile.load(folder)
+    except (OSError, ValueError, KeyError):
+        return {}
+    return {profile.name: profile.tau[profile.generic_class.name]}
+
