@@ -32,6 +32,7 @@ POLL_MS = 50
 PAUSED_POLL_MS = 10
 """The same while the credits that end the pause are awaited from the engine."""
 COMMIT_EVERY_S = 0.5
+COMMIT_RETRY_S = 2.0
 COMMIT_LOST_AFTER_S = 30.0
 REPORT_EVERY_S = 30.0
 LOOKUP_RETRY_S = 1.0
@@ -70,10 +71,11 @@ class Consumer:
             self._close()
 
     def turn(self) -> None:
+        """One round. Waits at most for one poll, half a second while the group is joined."""
         now = time.monotonic()
-        self._keep_engine(now)
-        for message in self._link.drain():
+        for message in self._link.drain():  # before judging whether it is silent
             self._on_message(message, now)
+        self._keep_engine(now)
         self._on_confirmations()
         if self._watch.presence is Presence.WELCOMED:
             for stream in self._streams.values():
@@ -258,6 +260,7 @@ class Consumer:
             self._commit_deadline = None
             if isinstance(outcome, Exception):
                 log.warning("commit failed, trying again: %s: %s", type(outcome).__name__, outcome)
+                self._next_commit = now + COMMIT_RETRY_S
                 continue
             self.metrics.commits += 1
             for partition, point in outcome.items():

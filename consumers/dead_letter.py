@@ -45,6 +45,7 @@ class DeadLetterWriter:
     ``truncated`` names its original size. The whole record stays in its own topic."""
 
     def __init__(self, settings: KafkaSettings, producer: Any = None) -> None:
+        """The topic must exist. Raises KafkaTimeoutError where no broker tells about it."""
         self._topic_suffix = settings.dead_letter_suffix
         self._producer = producer or KafkaProducer(
             bootstrap_servers=settings.bootstrap_servers.split(","),
@@ -53,7 +54,10 @@ class DeadLetterWriter:
             enable_idempotence=True,
             linger_ms=5,
             max_block_ms=2_000,  # the poll thread calls: it may not be held up for long
+            reconnect_backoff_max_ms=2_000,
         )
+        # Once the topic's partitions are known a send does not wait, not even while the broker is away.
+        self._producer.partitions_for(settings.dead_letter_topic)
         self._waiting: deque[_Outgoing] = deque()
         self._sent: deque[tuple[Any, _Outgoing]] = deque()
 

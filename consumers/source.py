@@ -37,6 +37,8 @@ T = TypeVar("T")
 LOOKUP_TIMEOUT_MS = 5_000
 RETRY_PAUSE_S = 0.2
 JOINING_POLL_MS = 500
+RECONNECT_BACKOFF_MS = 2_000
+"""Longest pause between attempts to reach a broker that is away; the client's own is half a minute."""
 
 
 class Partition(NamedTuple):
@@ -81,6 +83,7 @@ class KafkaSource:
             auto_offset_reset="none",
             isolation_level="read_committed",
             max_poll_records=settings.poll_records,
+            reconnect_backoff_max_ms=RECONNECT_BACKOFF_MS,
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=min(3_000, settings.session_timeout_ms // 3),
             metadata_max_age_ms=30_000,  # partitions that are added are found within half a minute

@@ -20,6 +20,9 @@ class PlayedProducer:
         self.sent: list[tuple[dict[str, Any], Future]] = []
         self.refuse: Exception | None = None
 
+    def partitions_for(self, topic: str) -> set[int]:
+        return {0}
+
     def send(self, topic: str, **message: Any) -> Future:
         if self.refuse is not None:
             raise self.refuse
