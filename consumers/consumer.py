@@ -22,7 +22,7 @@ from consumers.source import Change, KafkaSource, Partition, SourceEvent, Source
 from consumers.stream import PartitionStream, StreamState
 from consumers.topics import ensure_topics
 from stream_engine.config import Config
-from stream_engine.messages import Ack, ConsumerHello, FromEngine, Refused, Welcome
+from stream_engine.messages import Ack, ConsumerHello, ConsumerReport, FromEngine, Refused, Welcome
 from stream_engine.transport import EngineLink
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,8 @@ PAUSED_POLL_MS = 10
 COMMIT_EVERY_S = 0.5
 COMMIT_RETRY_S = 2.0
 COMMIT_LOST_AFTER_S = 30.0
-REPORT_EVERY_S = 30.0
+REPORT_EVERY_S = 1.0
+LOG_EVERY_S = 30.0
 LOOKUP_RETRY_S = 1.0
 MAX_BATCHES_IN_FLIGHT = 256
 """Well under the socket's own bound, where a send would block."""
@@ -58,7 +59,8 @@ class Consumer:
         self._generation = 0
         self._next_commit = 0.0
         self._commit_deadline: float | None = None
-        self._next_report = time.monotonic() + REPORT_EVERY_S
+        self._next_report = 0.0
+        self._next_log = time.monotonic() + LOG_EVERY_S
         self.metrics = ConsumerMetrics()
 
     def run(self, stop: threading.Event) -> None:
@@ -90,7 +92,7 @@ class Consumer:
         self._deliver(polled)
         self._finish_replays()
         self._commit(now)
-        self._measure(now)
+        self._report(now)
 
     def _poll_ms(self, budget: int) -> int:
         out_of_credits = budget <= 0 and self._watch.presence is Presence.WELCOMED
@@ -309,8 +311,7 @@ class Consumer:
                 log.warning("not closed cleanly: %s: %s", type(error).__name__, error)
         log.info("consumer stopped: %s", self.metrics.as_dict())
 
-    def _measure(self, now: float) -> None:
-        self.metrics.in_flight = sum(stream.records_in_flight for stream in self._streams.values())
+    def _report(self, now: float) -> None:
         if now < self._next_report:
             return
         self._next_report = now + REPORT_EVERY_S
@@ -319,7 +320,12 @@ class Consumer:
         self.metrics.lag = {
             str(p): max(0, end - self._streams[p].last - 1) for p, end in ends.items() if end is not None
         }
-        log.info("%s", self.metrics.as_dict())
+        self.metrics.in_flight = sum(stream.records_in_flight for stream in self._streams.values())
+        if self._watch.presence is Presence.WELCOMED:
+            self._link.send(ConsumerReport(self.metrics.lag, self.metrics.counters()))
+        if now >= self._next_log:
+            self._next_log = now + LOG_EVERY_S
+            log.info("%s", self.metrics.as_dict())
 
 
 def run_consumer(config: Config, stop: threading.Event) -> None:

@@ -1,4 +1,4 @@
-"""Plain counters of one consumer; logged every half minute and readable as a dictionary."""
+"""Plain counters of one consumer: logged every half minute, reported to the engine every second."""
 
 from __future__ import annotations
 
@@ -25,6 +25,20 @@ class ConsumerMetrics:
     in_flight: int = 0
     lag: dict[str, int] = field(default_factory=dict)
     """Records not yet read, by "topic/partition"."""
+
+    def counters(self) -> dict[str, float]:
+        """For ``/metrics``, where each gets the prefix ``stream_engine_consumer_``."""
+        by_reason = {f"dead_letters_{reason}_total": count for reason, count in self.dead_lettered.items()}
+        return {
+            "records_total": self.consumed,
+            "records_replayed_total": self.replayed,
+            "bars_total": self.bars,
+            "records_acknowledged_total": self.acked,
+            "commits_total": self.commits,
+            "rebuilds_total": self.rebuilds,
+            "dead_letters_total": self.dead_lettered.total(),
+            **by_reason,
+        }
 
     def as_dict(self) -> dict[str, int | dict[str, int]]:
         return {

@@ -94,11 +94,12 @@ class SettledOffsets:
 @dataclass(frozen=True, slots=True)
 class RebuildPlan:
     """``[start, live_from)`` refills windows silently; from ``live_from`` on records are new. ``warning`` says
-    what was lost or chosen, for the log."""
+    what was lost or chosen, for the log; ``incomplete`` that records which the windows need are not read again."""
 
     start: int
     live_from: int
     warning: str | None = None
+    incomplete: bool = False
 
 
 def plan_rebuild(
@@ -120,7 +121,7 @@ def plan_rebuild(
             warning = (
                 f"the rebuild starts at {start}, not at {committed.floor} ({cause}): windows may be incomplete"
             )
-        return RebuildPlan(start, committed.offset, warning)
+        return RebuildPlan(start, committed.offset, warning, incomplete=warning is not None)
 
     if committed is None:
         found = "no committed offset"
@@ -137,4 +138,4 @@ def plan_rebuild(
         )
     start = beginning if offset_reset == "earliest" else end
     warning = f"{found}; kafka.offset_reset = {offset_reset}: starts at {start}"
-    return RebuildPlan(start, start, warning)
+    return RebuildPlan(start, start, warning, incomplete=committed is not None)

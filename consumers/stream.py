@@ -81,7 +81,7 @@ class PartitionStream:
         self.last = plan.start - 1
         self.live_from = plan.live_from
         self.settled = SettledOffsets(plan.start, plan.live_from)
-        return Assign(*self.partition, generation, plan.start, plan.live_from)
+        return Assign(*self.partition, generation, plan.start, plan.live_from, plan.incomplete)
 
     def accept(self, parsed: Sequence[ParsedRecord]) -> tuple[Batch, list[DeadLetter]]:
         """The next records as one batch, and the dead letters to write. Those of a replay were written before.

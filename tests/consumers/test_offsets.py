@@ -104,7 +104,7 @@ def test_metadata_of_another_tool_means_no_floor(metadata: str | None) -> None:
 
 def test_a_rebuild_starts_at_the_floor() -> None:
     plan = plan_rebuild(CommitPoint(100, 40), 0, 120, 1000, "earliest")
-    assert (plan.start, plan.live_from, plan.warning) == (40, 100, None)
+    assert (plan.start, plan.live_from, plan.warning, plan.incomplete) == (40, 100, None, False)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +114,7 @@ def test_a_bounded_rebuild_says_so(beginning: int, limit: int, start: int, cause
     plan = plan_rebuild(CommitPoint(100, 40), beginning, 120, limit, "fail")
     assert (plan.start, plan.live_from) == (start, 100)
     assert cause in (plan.warning or "")
+    assert plan.incomplete
 
 
 @pytest.mark.parametrize("committed", [None, CommitPoint(3, 1), CommitPoint(500, 400)])
@@ -124,6 +125,7 @@ def test_an_unusable_commit_is_the_configured_choice(
     plan = plan_rebuild(committed, 10, 120, 1000, policy)  # type: ignore[arg-type]
     assert (plan.start, plan.live_from) == (start, start)
     assert policy in (plan.warning or "")
+    assert plan.incomplete is (committed is not None)  # a topic read for the first time misses nothing
 
 
 @pytest.mark.parametrize("committed", [None, CommitPoint(3, 1), CommitPoint(500, 400)])

@@ -20,7 +20,17 @@ from consumers.publish import publish
 from consumers.source import KafkaSource
 from consumers.topics import BrokerUnreachable, TopicMissing, ensure_topics
 from stream_engine.config import Config, KafkaSettings, TransportSettings
-from stream_engine.messages import Ack, Assign, Batch, ConsumerHello, Refused, Rejected, Revoke, Welcome
+from stream_engine.messages import (
+    Ack,
+    Assign,
+    Batch,
+    ConsumerHello,
+    ConsumerReport,
+    Refused,
+    Rejected,
+    Revoke,
+    Welcome,
+)
 from stream_engine.transport import EngineLink, EngineServer, Peer
 
 PATIENCE_S = 40.0
@@ -41,12 +51,15 @@ class PlayedEngine:
         self.revokes: list[Revoke] = []
         self.batches: list[Batch] = []
         self.unacknowledged: list[Batch] = []
+        self.reports: list[ConsumerReport] = []
         self.senders: dict[int, Peer] = {}  # by generation
 
     def pump(self) -> None:
         for peer, message in self.server.receive(20):
             if isinstance(message, ConsumerHello):
                 self.server.send(peer, Welcome(self.boot_id, self.credits))
+            elif isinstance(message, ConsumerReport):
+                self.reports.append(message)
             elif isinstance(message, Assign):
                 self.assigns.append(message)
                 self.senders[message.generation] = peer.unsolicited()
@@ -444,6 +457,7 @@ def test_records_deleted_under_the_consumer_are_an_explicit_choice(make: Callabl
     bench.consume()
     engine.until(lambda: bench.committed() == (40, 40), "it goes on where the log begins")
     assert engine.assigns[seen].start == 30
+    assert engine.assigns[0].incomplete is False
 
 
 def test_bars_of_a_file_arrive_in_their_order(make: Callable[..., Bench], tmp_path: Path) -> None:
@@ -460,6 +474,19 @@ def test_bars_of_a_file_arrive_in_their_order(make: Callable[..., Bench], tmp_pa
     engine.until(lambda: bench.committed() == (3, 3), "all three are committed")
     closes = [(r.key, bar.close) for b in engine.batches for r in b.records for bar in r.bars]
     assert closes == [("Y", 3.0), ("X", 1.0), ("X", 2.0)]
+
+
+def test_it_reports_its_lag_and_counters(make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.put(*(bar(i) for i in range(9)), b"bad")
+    engine = bench.engine("boot-1", credits_=4, acks=False)
+    bench.consume()
+    lag = f"{bench.topic}/0"
+    engine.until(lambda: any(r.lag.get(lag) == 6 for r in engine.reports), "the lag is that of what is not read")
+    engine.acks = True
+    engine.until(lambda: engine.reports[-1].lag.get(lag) == 0, "the lag falls as records are read")
+    engine.until(lambda: engine.reports[-1].counters["records_acknowledged_total"] == 10, "all are counted")
+    assert engine.reports[-1].counters["dead_letters_not_json_total"] == 1
 
 
 def test_publishing_does_not_make_up_a_topic(make: Callable[..., Bench]) -> None:
