@@ -123,6 +123,8 @@ def api(options: Options, until_stdin_closes: bool) -> None:
     """The process that answers over HTTP: the fast path from the ready board, the rest from the engine."""
     config = options.load()
     options.log_as("api")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit(0))  # until the server has its own handlers
     if until_stdin_closes:
         until_parent_ends()
     from query_api import server
