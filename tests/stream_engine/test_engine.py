@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -56,7 +57,9 @@ def fed(make_bench: Callable[..., Any], make_record: Callable[..., Record]) -> C
     return make
 
 
-def test_a_commit_and_its_generic_header_are_one_step(fed: Callable[..., Any], make_record: Callable[..., Record]) -> None:
+def test_a_commit_and_its_generic_header_are_one_step(
+    fed: Callable[..., Any], make_record: Callable[..., Record]
+) -> None:
     bench = fed(bars=40)
     steps = len(bench.runner.steps)
     acks = feed(bench, [make_record("AAPL", 40)], 39)
@@ -70,7 +73,9 @@ def test_a_commit_and_its_generic_header_are_one_step(fed: Callable[..., Any], m
     assert session.ready[""].gap == bench.expected("AAPL").gap
 
 
-def test_every_session_of_a_batch_shares_the_step(fed: Callable[..., Any], make_record: Callable[..., Record]) -> None:
+def test_every_session_of_a_batch_shares_the_step(
+    fed: Callable[..., Any], make_record: Callable[..., Record]
+) -> None:
     bench = fed(("A", "B", "C"), bars=40)
     steps = len(bench.runner.steps)
     feed(bench, [make_record(key, 120 + n, 40) for n, key in enumerate("ABC")], 119)
@@ -78,7 +83,9 @@ def test_every_session_of_a_batch_shares_the_step(fed: Callable[..., Any], make_
     assert len(bench.runner.steps[-1]) == 3
 
 
-def test_waiting_records_of_one_key_become_one_commit(fed: Callable[..., Any], make_record: Callable[..., Record]) -> None:
+def test_waiting_records_of_one_key_become_one_commit(
+    fed: Callable[..., Any], make_record: Callable[..., Record]
+) -> None:
     bench = fed(bars=40)
     before = bench.engine.counters["commits_total"]
     feed(bench, [make_record("AAPL", offset) for offset in range(40, 45)], 39)
@@ -275,7 +282,9 @@ def test_no_room_for_the_entry_is_a_counted_skip_and_a_cold_query(
     assert session.ready[""].gap == bench.expected("AAPL").gap
 
 
-def test_standing_queries_ride_and_report_changes(fed: Callable[..., Any], make_record: Callable[..., Record]) -> None:
+def test_standing_queries_ride_and_report_changes(
+    fed: Callable[..., Any], make_record: Callable[..., Record]
+) -> None:
     bench = fed(bars=40)
     query = bench.engine.register(StandingPut("AA*", TREND))
     assert query.session == "AA*"
@@ -286,7 +295,7 @@ def test_standing_queries_ride_and_report_changes(fed: Callable[..., Any], make_
         feed(bench, [make_record("AAPL", offset)], offset - 1)
     changes = [e for e in bench.events if isinstance(e, AnswerChanged)]
     assert len(changes) > 1
-    for before, after in zip(changes, changes[1:], strict=False):
+    for before, after in itertools.pairwise(changes):
         assert after.previous == before.answer != after.answer
         assert after.session_version > before.session_version
     exact = bench.ask("AAPL", TREND)
