@@ -9,7 +9,7 @@ from stream_engine.commands.options import Options, exit_on_terminate
 
 @click.command()
 @click.option(
-    "--bars", type=click.IntRange(60), default=240, show_default=True, help="Daily bars of each instrument."
+    "--bars", type=click.IntRange(64), default=240, show_default=True, help="Daily bars of each instrument."
 )
 @click.option(
     "--speed", type=click.FloatRange(1), default=16.0, show_default=True, help="Bars a second, all instruments."

@@ -90,7 +90,7 @@ def _told(answer: dict[str, Any]) -> str:
         f"  gap      {answer['gap']:.2f}{threshold}, mass on the answer words {answer['fast_set_mass']:.3f}",
         f"  data     {source}, version {answer['session_version']}, bar {answer['event_time']}, "
         f"record {answer['age_ms'] / 1000:.1f} s old",
-        f"  session  {answer['state']}, {answer['bars']} bars; model {answer['model']}",
+        f"  session  {answer['state']}, {answer['bars']} of {answer['window_bars']} bars; model {answer['model']}",
         f"  latency  {answer['latency_us']} us in the service",
     ]
     return "\n".join(lines)

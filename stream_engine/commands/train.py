@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--layers", type=click.IntRange(1), default=4, show_default=True)
 @click.option("--peak-rate", type=float, default=1.2e-3, show_default=True, help="Highest learning rate.")
 @click.option("--seed", type=int, default=7, show_default=True, help="The same seed gives the same weights.")
-@click.option("--threads", type=click.IntRange(1), default=2, show_default=True, help="CPU threads.")
+@click.option("--shards", type=click.IntRange(1), default=2, show_default=True, help="CPU cores to use.")
 @click.option("--amp/--no-amp", default=True, show_default=True, help="Products in bfloat16.")
 @click.option("--stop-after", type=click.IntRange(1), help="End early at this step, with a checkpoint.")
 def train(
@@ -44,7 +44,7 @@ def train(
     layers: int,
     peak_rate: float,
     seed: int,
-    threads: int,
+    shards: int,
     amp: bool,
     stop_after: int | None,
 ) -> None:
@@ -77,7 +77,7 @@ def train(
         layers=layers,
         peak_rate=peak_rate,
         seed=seed,
-        threads=threads,
+        shards=shards,
         amp=amp,
     )
     columns = (

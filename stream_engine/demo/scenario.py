@@ -81,7 +81,7 @@ def _show(
         query = request(client, "POST", "/v1/standing-queries", json={"session": pattern, "question": question})
         report.line(f"standing query {query['id']} on {pattern}: {question}")
 
-    history = profile.region_bars
+    history = min(profile.region_bars, len(next(iter(series.values()))) // 2)
     with report.waiting(f"publishing {history} bars of history each"):
         _publish(service, [bar for one in series.values() for bar in one[:history]])
         _await_bars(client, {name: one[history - 1] for name, one in series.items()})
