@@ -15,7 +15,7 @@ from stream_engine.messages import ErrorReply
 RETRY_AFTER_S = 1.0
 """Advised wait after a 503 whose cause does not say for how long it lasts."""
 
-_FRAMEWORK_KINDS = {404: "not_found", 405: "method_not_allowed"}
+_FRAMEWORK_KINDS = {404: "not_found_error", 405: "method_not_allowed"}
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -69,7 +69,7 @@ class ApiError(Exception):
 
 def invalid(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:
     """422: the request itself is wrong."""
-    return ApiError(422, "invalid_request", message, param=param, code=code)
+    return ApiError(422, "invalid_request_error", message, param=param, code=code)
 
 
 def engine_unavailable(message: str) -> ApiError:
@@ -96,7 +96,7 @@ def install_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def framework_error(_: Request, error: HTTPException) -> Response:
-        kind = _FRAMEWORK_KINDS.get(error.status_code, "invalid_request")
+        kind = _FRAMEWORK_KINDS.get(error.status_code, "invalid_request_error")
         response = error_response(ApiError(error.status_code, kind, error.detail))
         response.headers.update(error.headers or {})
         return response

@@ -12,9 +12,11 @@ from pathlib import Path
 from query_api.errors import ApiError
 from query_api.metrics import ApiMetrics
 from query_api.questions import Route
-from query_api.schemas import AnswerBody, QueryBody
+from query_api.schemas import AnswerBody
 from stream_engine.board import BoardError, BoardMeta, BoardReader, Miss, ReadySlot
+from stream_engine.freshness import unmet_bound
 from stream_engine.gate import Gate, GateDecision, GateReason
+from stream_engine.messages import Query
 
 log = logging.getLogger(__name__)
 
@@ -64,27 +66,25 @@ class FastPath:
             self._report(error)
             return False
 
-    def answer(self, session: str, query: QueryBody, route: Route) -> AnswerBody | None:
+    def answer(self, query: Query, route: Route) -> AnswerBody | None:
         """The answer from a valid ready distribution, or None where the engine has to be asked.
 
         Raises a 409 ApiError where the freshness bounds are not met and the caller does not wait for them.
         ``latency_us`` is left to the caller, who knows when the request came.
         """
         try:
-            answer, outcome = self._try(session, query, route)
+            answer, outcome = self._try(query, route)
         except (BoardError, OSError) as error:
             self._report(error)
             answer, outcome = None, Outcome.UNREADABLE
         self._metrics.fast_path(outcome.value)
         return answer
 
-    def _try(
-        self, session: str, query: QueryBody, route: Route
-    ) -> tuple[AnswerBody | None, Outcome | Miss | GateReason]:
+    def _try(self, query: Query, route: Route) -> tuple[AnswerBody | None, Outcome | Miss | GateReason]:
         board = self._board()
-        slot, exact = board.read(session, route.entry_key), True
+        slot, exact = board.read(query.session, route.entry_key), True
         if not isinstance(slot, ReadySlot) and route.generic:
-            slot, exact = board.read(session, ""), False
+            slot, exact = board.read(query.session, ""), False
         if not isinstance(slot, ReadySlot):
             absent = slot in (Miss.ABSENT, Miss.FULL) and not route.generic
             return None, Outcome.NO_ENTRY if absent else slot
@@ -98,54 +98,38 @@ class FastPath:
             # The offset word is read before the slot that has to include it: a commit between the two reads
             # would otherwise lend the older slot its offset.
             applied = board.applied(slot.evidence.topic_index, query.min_offset.partition)
-            again = board.read(session, route.entry_key if exact else "")
+            again = board.read(query.session, route.entry_key if exact else "")
             if not isinstance(again, ReadySlot):
                 return None, again
             slot = again
             board.consume(slot)
         else:
             applied = None
-        unmet = self._unmet(query, slot, applied)
+        unmet = unmet_bound(
+            query, version=slot.evidence.session_version, applied=applied, age_ms=self._age_ms(slot)
+        )
         if unmet is not None:
             if query.wait_ms == 0:
                 self._metrics.fast_path(Outcome.NOT_FRESH.value)
-                raise unmet
+                raise ApiError(409, "freshness_not_met", unmet)
             return None, Outcome.NOT_FRESH
         decision = gate.decide(slot.ready, route.question_class, exact=exact, flags=slot.evidence.flags)
         if decision.fires:
-            return self._body(session, query, slot, meta, decision), decision.reason
+            return self._body(query, slot, meta, decision), decision.reason
         # A caller may waive the gap, but neither an answer that has no word nor a window that is too short.
         servable = decision.word is not None and decision.reason is not GateReason.WARMING_UP
         if query.path == "fast" and servable:
-            return self._body(session, query, slot, meta, decision), Outcome.BELOW_GATE
+            return self._body(query, slot, meta, decision), Outcome.BELOW_GATE
         return None, decision.reason
-
-    def _unmet(self, query: QueryBody, slot: ReadySlot, applied: int | None) -> ApiError | None:
-        """The first freshness bound that the slot does not meet, as the 409 that says so."""
-        evidence = slot.evidence
-        if query.max_age_ms is not None:
-            age_ms = self._age_ms(slot)
-            if age_ms > query.max_age_ms:
-                return freshness_not_met("max_age_ms", f"the newest record is {age_ms} ms old", query.max_age_ms)
-        if query.min_version is not None and evidence.session_version < query.min_version:
-            there = f"the session is at version {evidence.session_version}"
-            return freshness_not_met("min_version", there, query.min_version)
-        if query.min_offset is not None and (applied is None or applied <= query.min_offset.offset):
-            partition = query.min_offset.partition
-            last = "has not been read" if applied is None else f"is applied up to offset {applied - 1}"
-            return freshness_not_met("min_offset", f"partition {partition} {last}", query.min_offset.offset)
-        return None
 
     def _age_ms(self, slot: ReadySlot) -> int:
         return max(0, int(self._clock_ms()) - slot.evidence.record_time_ms)
 
-    def _body(
-        self, session: str, query: QueryBody, slot: ReadySlot, meta: BoardMeta, decision: GateDecision
-    ) -> AnswerBody:
+    def _body(self, query: Query, slot: ReadySlot, meta: BoardMeta, decision: GateDecision) -> AnswerBody:
         evidence, ready = slot.evidence, slot.ready
         pushed = evidence.topic_index < 0
         return AnswerBody(
-            session=session,
+            session=query.session,
             question=query.question,
             answer=decision.word or "",
             class_=decision.question_class or "",
@@ -188,11 +172,6 @@ class FastPath:
         if str(error) != self._problem:
             self._problem = str(error)
             log.error("the ready board %s cannot be read, so no fast path: %s", self._path, error)
-
-
-def freshness_not_met(bound: str, there: str, asked: int) -> ApiError:
-    """409: what there is, and what was asked."""
-    return ApiError(409, "freshness_not_met", f"{there}; {bound} asks for {asked}", param=bound)
 
 
 def rfc3339(time_us: int) -> str:

@@ -141,6 +141,12 @@ class _EngineCollector(Collector):
         for one in status.partitions:
             applied.add_metric((one.topic, str(one.partition), one.state), one.applied)
         yield applied
+        lag = GaugeMetricFamily(
+            "stream_engine_consumer_lag_records", "Records not yet read", labels=("topic", "partition")
+        )
+        for partition, records in status.lag.items():
+            lag.add_metric(tuple(partition.rsplit("/", 1)), records)
+        yield lag
         for name, value in status.counters.items():
             yield CounterMetricFamily(f"stream_engine_{name}", f"Engine counter {name}", value)
         for name, value in status.gauges.items():

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from query_api.errors import invalid
 from query_api.schemas import AnswerBody, QueryBody, decode, request_body, responses, untagged
 from query_api.state import ApiState, checked_id, reply_json, state_of
-from stream_engine.messages import Answer
+from stream_engine.messages import Answer, Query
 
 router = APIRouter(tags=["queries"])
 
@@ -27,25 +27,22 @@ async def ask(request: Request, session: str) -> Response:
     on the resident state. The answer names the data it saw: version, partition, offset, event time, age."""
     received_ns = time.perf_counter_ns()
     state = state_of(request)
-    query = decode(QueryBody, await request.body())
-    answer = await answer_query(state, checked_id(session, "session"), query)
+    body = decode(QueryBody, await request.body())
+    answer = await answer_query(state, body.message(checked_id(session, "session")))
     latency_ns = time.perf_counter_ns() - received_ns
     state.metrics.answer(answer.path, latency_ns / 1e9)
     return reply_json(msgspec.structs.replace(answer, latency_us=latency_ns // 1000))
 
 
-async def answer_query(state: ApiState, session: str, query: QueryBody) -> AnswerBody:
+async def answer_query(state: ApiState, query: Query) -> AnswerBody:
     """The fast path where there is one, else the engine, which also does all the waiting."""
     if query.wait_ms > state.config.api.max_wait_ms:
         raise invalid(f"at most {state.config.api.max_wait_ms} ms", param="wait_ms")
     route = state.questions.route(query.question)
-    if not route.entry_key:
-        raise invalid("a question has at least one letter or digit", param="question")
     if query.path != "full":
-        answer = state.fast_path.answer(session, query, route)
+        answer = state.fast_path.answer(query, route)
         if answer is not None:
             return answer
     # Only now: a registered standing query is answered whatever its wording.
     state.questions.require_supported(route)
-    reply = await state.ask(query.message(session), Answer, wait_s=query.wait_ms / 1000)
-    return untagged(AnswerBody, reply)
+    return untagged(AnswerBody, await state.ask(query, Answer, wait_s=query.wait_ms / 1000))

@@ -27,7 +27,7 @@ async def show_session(request: Request, session: str) -> Response:
     name = checked_id(session, "session")
     reply = await state_of(request).ask(SessionsRequest(name), Sessions)
     if not reply.sessions:
-        raise ApiError(404, "not_found", f"no session {name!r}", param="session")
+        raise ApiError(404, "not_found_error", f"no session {name!r}", param="session")
     return reply_json(reply.sessions[0])
 
 

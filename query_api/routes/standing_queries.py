@@ -7,7 +7,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from query_api.errors import ApiError, invalid
+from query_api.errors import ApiError
 from query_api.schemas import Deleted, StandingBody, StandingList, decode, request_body, responses
 from query_api.state import checked_id, reply_json, state_of
 from stream_engine.messages import Done, StandingDelete, StandingQueries, StandingQuery, StandingRequest
@@ -27,10 +27,7 @@ async def register(request: Request) -> Response:
     """201 once the engine has applied it: from then on every commit of a matching session evaluates it."""
     state = state_of(request)
     body = decode(StandingBody, await request.body())
-    route = state.questions.route(body.question)
-    if not route.entry_key:
-        raise invalid("a question has at least one letter or digit", param="question")
-    state.questions.require_supported(route)
+    state.questions.require_supported(state.questions.route(body.question))
     reply = await state.ask(body.message(), StandingQueries)
     query = reply.queries[0]
     return reply_json(query, 201, {"location": f"{PATH}/{quote(query.id, safe='')}"})
@@ -49,7 +46,7 @@ async def show_standing(request: Request, query: str) -> Response:
     name = checked_id(query, "query")
     reply = await state_of(request).ask(StandingRequest(name), StandingQueries)
     if not reply.queries:
-        raise ApiError(404, "not_found", f"no standing query {name!r}", param="query")
+        raise ApiError(404, "not_found_error", f"no standing query {name!r}", param="query")
     return reply_json(reply.queries[0])
 
 

@@ -72,7 +72,7 @@ def status(**changes: Any) -> Status:
     values: dict[str, Any] = {
         "boot_id": "boot-a", "model": "embedded", "ready": True, "reasons": (), "uptime_s": 12.5,
         "oldest_work_s": 0.0, "consumers": 1, "partitions": (), "counters": {"commits_total": 3.0},
-        "gauges": {"sessions": 2.0}, "lag": {},
+        "gauges": {"sessions": 2.0}, "lag": {"market.bars/2": 5},
     }  # fmt: skip
     return Status(**(values | changes))
 
@@ -85,7 +85,7 @@ class ScriptedEngine:
         self.received: list[Any] = []
         self._outbox: queue.Queue[tuple[str, int, Event]] = queue.Queue()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(settings,))
+        self._thread = threading.Thread(target=self._run, args=(settings,), daemon=True)
         self._thread.start()
 
     def publish(self, sequence: int, event: Event, boot_id: str = "boot-a") -> None:
@@ -104,7 +104,9 @@ class ScriptedEngine:
             for peer, message in server.receive(5):
                 handler = self.on.get(type(message))
                 reply = (
-                    handler(message) if handler else ErrorReply(404, "not_found", f"no {type(message).__name__}")
+                    handler(message)
+                    if handler
+                    else ErrorReply(404, "not_found_error", f"no {type(message).__name__}")
                 )
                 self.received.append(message)
                 if reply is not None:

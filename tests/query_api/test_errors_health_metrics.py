@@ -14,7 +14,7 @@ def test_an_unknown_path_is_404_in_the_one_shape(service):
 
     assert reply.status_code == 404
     assert set(reply.json()["error"]) == {"type", "message"}
-    assert reply.json()["error"]["type"] == "not_found"
+    assert reply.json()["error"]["type"] == "not_found_error"
 
 
 def test_a_wrong_method_is_405_and_names_the_right_ones(service):
@@ -117,6 +117,7 @@ def test_metrics_show_the_engines_state(service):
     assert service.metric("stream_engine_commits_total") == 3
     assert service.metric("stream_engine_sessions") == 2
     assert service.metric("stream_engine_partition_applied_offset", topic="market.bars", partition="2") == 77
+    assert service.metric("stream_engine_consumer_lag_records", topic="market.bars", partition="2") == 5
 
 
 def test_metrics_without_an_engine_say_that_it_is_down(make_service):

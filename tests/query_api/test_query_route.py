@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from stream_engine.entry import entry_key
 from stream_engine.messages import ErrorReply, OffsetBound, Query
-from stream_engine.model.profile import normalise_question
 from stream_engine.ready import StateFlag
 
 from .conftest import DOWN, OTHER_TOKEN, TAU, TREND, answer
@@ -76,9 +76,9 @@ def test_a_read_of_a_valid_slot_is_a_hit_whether_or_not_the_gate_fires(engine_an
 def test_a_standing_query_of_that_wording_needs_only_the_set_test(service):
     """Its token sequence is the same to the last token, so the gap proves nothing and is only reported."""
     question = "Could this be a rally?"
-    service.board.ready(key=normalise_question(question), gap=0.01)
+    service.board.ready(key=entry_key(question), gap=0.01)
 
-    body = service.ask(question=question).json()
+    body = service.ask(question=f"  {question}").json()
 
     assert (body["path"], body["answer"], body["gate"], body["gap"], body["tau"]) == (
         "fast",
@@ -90,9 +90,16 @@ def test_a_standing_query_of_that_wording_needs_only_the_set_test(service):
 
 
 def test_a_standing_query_whose_top_token_is_no_answer_goes_to_the_engine(engine_answers):
-    engine_answers.board.ready(key=normalise_question(TREND), top1=OTHER_TOKEN, gap=9.0)
+    engine_answers.board.ready(key=entry_key(TREND), top1=OTHER_TOKEN, gap=9.0)
 
     assert engine_answers.ask().json()["path"] == "fallthrough"
+
+
+def test_another_spelling_of_a_standing_query_is_another_token_sequence(engine_answers):
+    """It is of the generic class, so the gate applies to it, on the generic distribution."""
+    engine_answers.board.ready(key=entry_key(TREND), gap=0.01)
+
+    assert engine_answers.ask(question=TREND.lower()).json()["path"] == "fallthrough"
 
 
 def test_path_full_never_reads_the_board(engine_answers):
@@ -225,12 +232,12 @@ def test_a_question_the_model_does_not_answer_names_what_can_be_asked(service):
     error = reply.json()["error"]
     assert reply.status_code == 422
     assert (error["type"], error["param"], error["code"]) == (
-        "invalid_request",
+        "invalid_request_error",
         "question",
         "question_not_supported",
     )
     assert "trend (up/down/flat)" in error["message"]
-    assert "What is the trend?" in error["message"]
+    assert TREND in error["message"]
     assert service.engine.of(Query) == []
 
 
@@ -253,9 +260,9 @@ def test_the_engines_refusal_is_the_callers_error(service):
     ("bound", "there"),
     [
         ({"max_age_ms": 1000}, "ms old"),
-        ({"min_version": 43}, "version 42"),
+        ({"min_version": 43}, "session_version is 42"),
         ({"min_offset": {"partition": 1, "offset": 50}}, "applied up to offset 49"),
-        ({"min_offset": {"partition": 3, "offset": 0}}, "has not been read"),
+        ({"min_offset": {"partition": 3, "offset": 0}}, "is not owned"),
     ],
 )
 def test_an_unmet_bound_is_409_that_says_what_is_there(service, bound, there):
@@ -266,7 +273,7 @@ def test_an_unmet_bound_is_409_that_says_what_is_there(service, bound, there):
 
     error = reply.json()["error"]
     assert reply.status_code == 409
-    assert (error["type"], error["param"]) == ("freshness_not_met", next(iter(bound)))
+    assert error["type"] == "freshness_not_met"
     assert there in error["message"]
     assert service.engine.of(Query) == []
 
@@ -304,7 +311,7 @@ def test_an_unmet_bound_with_wait_ms_waits_at_the_engine(engine_answers):
         ({"question": TREND, "tau": 1}, "tau"),
         ({}, "question"),
         ({"question": ""}, "question"),
-        ({"question": " ?! "}, "question"),
+        ({"question": " \t "}, "question"),
         ({"question": 5}, "question"),
         ({"question": TREND, "path": "warm"}, "path"),
         ({"question": TREND, "max_age_ms": -1}, "max_age_ms"),
@@ -320,7 +327,7 @@ def test_a_wrong_body_is_422_that_names_the_field(service, body, param):
 
     error = reply.json()["error"]
     assert reply.status_code == 422
-    assert error["type"] == "invalid_request"
+    assert error["type"] == "invalid_request_error"
     assert error.get("param") == param
 
 

@@ -51,14 +51,14 @@ def test_one_session_is_shown(service, path):
     assert "type" not in body
 
 
-@pytest.mark.parametrize("reply", [Sessions(()), ErrorReply(404, "not_found", "no session 'X'", "session")])
+@pytest.mark.parametrize("reply", [Sessions(()), ErrorReply(404, "not_found_error", "no session 'X'", "session")])
 def test_an_unknown_session_is_404(service, reply):
     service.engine.on[SessionsRequest] = lambda _: reply
 
     found = service.http.get("/v1/sessions/X")
 
     assert found.status_code == 404
-    assert found.json()["error"]["type"] == "not_found"
+    assert found.json()["error"]["type"] == "not_found_error"
 
 
 def test_a_deleted_session_says_for_how_long(service):
@@ -97,7 +97,7 @@ def test_a_standing_query_is_created_where_its_location_says(service):
         ({"session": "*", "question": TREND, "every": 5}, "every"),
         ({"session": "*", "question": TREND, "on": "tick"}, "on"),
         ({"session": "*", "question": "How tall is the tree?"}, "question"),
-        ({"session": "*", "question": "..."}, "question"),
+        ({"session": "*", "question": "  "}, "question"),
         ({"session": "", "question": TREND}, "session"),
     ],
 )
@@ -123,7 +123,7 @@ def test_standing_queries_are_listed_and_removed(service):
 
 def test_an_unknown_standing_query_is_404(service):
     service.engine.on[StandingRequest] = lambda _: StandingQueries(())
-    service.engine.on[StandingDelete] = lambda _: ErrorReply(404, "not_found", "no standing query 'x'")
+    service.engine.on[StandingDelete] = lambda _: ErrorReply(404, "not_found_error", "no standing query 'x'")
 
     assert service.http.get("/v1/standing-queries/x").status_code == 404
     assert service.http.delete("/v1/standing-queries/x").status_code == 404
