@@ -169,7 +169,6 @@ class QueryDesk:
         class_name: str | None,
         decision: GateDecision,
     ) -> Answer:
-        entry_tokens = ready.position - len(session.tokens)
         return build_answer(
             asked.query,
             session,
@@ -178,8 +177,8 @@ class QueryDesk:
             tokens=[ready.top1],
             class_name=class_name,
             gate=decision,
-            entry_tokens=entry_tokens,
-            reused_tokens=entry_tokens,
+            entry_tokens=0,  # no entry was run for this answer
+            reused_tokens=0,
             now_ms=_now_ms(),
             latency_us=int((time.monotonic() - asked.since) * 1e6),
         )
