@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 ENTRY_CELLS = 256
 """Cells of a share that are planned for entries, where ``engine.total_cells`` is left to us."""
 
+API_WORKERS = 16
+"""Workers that the board has room for at least: further API processes may be started beside a running engine."""
+
 GATE_NOISE = 1e-3
 """Largest difference seen between logits of the tree forward and of a plain one in float32 is 4e-5; a gap
 is a difference of two. The margin covers other CPUs' kernels."""
@@ -103,7 +106,7 @@ def build_engine(
             board_meta(builder.profile, gate),
             board.board.max_sessions,
             board.board.slots,
-            board.api.workers,
+            max(board.api.workers, API_WORKERS),
             board.board.lease_s,
         )
     return Engine(settings, builder, runner, shape, gate, Publication(writer, builder.profile, gate), emit)

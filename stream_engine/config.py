@@ -89,6 +89,9 @@ class EngineSettings:
     """A waiting commit joins every k-th query step, so that neither starves."""
     max_deferrals: int = 8
     """A rider may be left out of at most this many commits in a row."""
+    quiet_records: int = 20_000
+    """A session whose last window in the compacted topic is this many records of its partition old gets a
+    new one, so that it does not make a rebuild long."""
     credits: int = 4096
     """Records that may be in flight between a consumer and the engine."""
     stuck_after_s: float = 10.0
@@ -97,7 +100,7 @@ class EngineSettings:
     """Check cells = tokens = boundary whenever idle (always on in the tests)."""
 
     def __post_init__(self) -> None:
-        for name in ("max_sessions", "step_tokens", "commit_every", "credits"):
+        for name in ("max_sessions", "step_tokens", "commit_every", "quiet_records", "credits"):
             _require(getattr(self, name) > 0, f"engine.{name}", "positive", getattr(self, name))
         for name in ("threads", "total_cells", "max_deferrals"):
             _require(getattr(self, name) >= 0, f"engine.{name}", "zero or positive", getattr(self, name))
@@ -163,6 +166,14 @@ class Config:
     board: BoardSettings = field(default_factory=BoardSettings)
     transport: TransportSettings = field(default_factory=TransportSettings)
     api: ApiSettings = field(default_factory=ApiSettings)
+
+    def __post_init__(self) -> None:
+        _require(
+            self.engine.quiet_records < self.kafka.max_rebuild_records,
+            "engine.quiet_records",
+            f"less than kafka.max_rebuild_records = {self.kafka.max_rebuild_records}",
+            self.engine.quiet_records,
+        )
 
     @classmethod
     def load(cls, file: Path | None = None, env: Mapping[str, str] | None = None) -> Config:

@@ -78,6 +78,7 @@ class Engine:
             self.counters,
             self._open_session,
             self.drop_session,
+            settings.quiet_records,
         )
         self.queries = QueryDesk(
             builder,
@@ -127,6 +128,8 @@ class Engine:
         self.standing.forget_session(session.id)
         if session.source is not None and (owned := self.ingest.partitions.get(session.source)) is not None:
             owned.sessions.discard(session.id)
+            if session.has_window:
+                owned.deleted.append(session.id)
 
     def _evict(self, session: Session) -> None:
         """The session's cells go to another one: tokens only from now on. Its slots are cleared first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stream_engine.messages import Ack, Assign, Batch, Record, Refused, Rejected, Revoke
+from stream_engine.messages import Ack, Assign, Batch, Record, Refused, Rejected, Restore, Revoke, Window
 from stream_engine.partitions import OpenBatch, Partition, PartitionState, PartitionTable
 from stream_engine.publish import Publication
 from stream_engine.scheduler import CommitWork, Scheduler
@@ -12,7 +12,9 @@ from stream_engine.session import Session, SessionState, Source
 
 
 class Ingest:
-    """The engine's Kafka side. ``open_session`` and ``drop_session`` create and remove sessions."""
+    """The engine's Kafka side. ``open_session`` and ``drop_session`` create and remove sessions. A session
+    that had no window written for ``quiet_records`` records of its partition gets one: it must not hold the
+    floor back."""
 
     def __init__(
         self,
@@ -23,6 +25,7 @@ class Ingest:
         counters: dict[str, float],
         open_session: Callable[[str, Source], Session],
         drop_session: Callable[[Session], None],
+        quiet_records: int,
     ) -> None:
         self._sessions = sessions
         self._scheduler = scheduler
@@ -30,7 +33,8 @@ class Ingest:
         self._counters = counters
         self._open_session = open_session
         self._drop_session = drop_session
-        self.partitions = PartitionTable(boot_id, self._floor)
+        self._quiet_records = quiet_records
+        self.partitions = PartitionTable(boot_id, self._floor, self._windows)
 
     def assign(self, message: Assign) -> None:
         """Take a partition. Records that wait unapplied from an earlier assignment are dropped: they come
@@ -59,6 +63,21 @@ class Ingest:
         for name in tuple(owned.sessions):
             self._drop_session(self._sessions[name])
         self._publication.dropped(owned.source)
+
+    def restore(self, message: Restore) -> None:
+        """Sessions as their windows say; the records that follow come as a replay or live. A session that is
+        here already knows better."""
+        owned = self.partitions.get(Source(message.topic, message.partition))
+        if owned is None or owned.generation != message.generation:
+            return
+        for window in message.windows:
+            if window.session in self._sessions or not window.bars:
+                continue
+            session = self._open(window.session, owned)
+            session.move_to(SessionState.REBUILDING)
+            session.restore(window)
+            if owned.state is PartitionState.LIVE:
+                self._scheduler.add_commit(session.id)
 
     def take(self, batch: Batch) -> Refused | None:
         """Queue a batch's records; a replayed one only refills windows. Settle afterwards."""
@@ -90,27 +109,27 @@ class Ingest:
         """The records of a commit are applied (or given up with their session)."""
         for _, batch in work.taken:
             batch.unsettled -= 1
+            batch.applied += 1
         work.taken = []
 
     def _queue(self, owned: Partition, waiting: OpenBatch, record: Record) -> None:
         if record.offset < owned.applied:
-            self._counters["duplicates_total"] += 1
+            self._count_duplicate(waiting)
             return
         session = self._sessions.get(record.key)
         if session is None:
-            session = self._open_session(record.key, owned.source)
-            session.incomplete = owned.incomplete
-            owned.sessions.add(session.id)
+            session = self._open(record.key, owned)
         elif session.source != owned.source:
             fed = f"{session.source.topic}/{session.source.partition}" if session.source else "the API"
             waiting.rejected.append(Rejected(record.offset, "second_source", f"{record.key!r} is fed by {fed}"))
             return
         if record.offset <= session.offset:
-            self._counters["duplicates_total"] += 1
+            self._count_duplicate(waiting)
         elif record.offset < owned.live_from:
             session.move_to(SessionState.REBUILDING)
             session.apply(record)
             self._counters["replayed_total"] += 1
+            waiting.applied += 1
         else:
             waiting.unsettled += 1
             self._scheduler.add_commit(session.id).records.append((record, waiting))
@@ -121,5 +140,26 @@ class Ingest:
             if self._sessions[name].state is SessionState.REBUILDING:
                 self._scheduler.add_commit(name)
 
+    def _open(self, key: str, owned: Partition) -> Session:
+        session = self._open_session(key, owned.source)
+        session.incomplete = owned.incomplete
+        owned.sessions.add(session.id)
+        return session
+
+    def _count_duplicate(self, waiting: OpenBatch) -> None:
+        waiting.duplicates += 1
+        self._counters["duplicates_total"] += 1
+
     def _floor(self, name: str) -> int | None:
-        return self._sessions[name].region.floor
+        return self._sessions[name].floor
+
+    def _windows(self, owned: Partition) -> tuple[Window, ...]:
+        """Windows that are due: regions built anew, sessions long quiet, and deletions."""
+        deleted, owned.deleted = owned.deleted, []
+        windows = [Window(name, owned.applied - 1, 0, 0, None, ()) for name in deleted]
+        for name in sorted(owned.sessions):
+            session = self._sessions[name]
+            quiet = session.floor is not None and owned.applied - session.floor > self._quiet_records
+            if session.window_due or quiet:
+                windows.append(session.window_message())
+        return tuple(windows)

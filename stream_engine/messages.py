@@ -74,6 +74,46 @@ class Revoke(msgspec.Struct, frozen=True, tag=True):
     generation: int
 
 
+class WindowBar(msgspec.Struct, frozen=True, array_like=True):
+    """A bar of a window and the record that brought it."""
+
+    bar: Bar
+    offset: int
+    timestamp_ms: int
+
+
+class WindowUnits(msgspec.Struct, frozen=True, array_like=True):
+    """A region's reference price and units, and how many bars they were fitted to."""
+
+    bar_seconds: int | None
+    reference: float
+    unit: float
+    volume_unit: float
+    fitted_bars: int
+
+
+class Window(msgspec.Struct, frozen=True):
+    """A session's region as it stood after record ``offset``: with the records that follow, it reproduces the
+    token log exactly. Kept in a compacted topic, so that a rebuild need not read the log from the region's
+    first bar. Without bars it is a deletion."""
+
+    session: str
+    offset: int
+    timestamp_ms: int
+    swaps: int
+    units: WindowUnits | None
+    bars: tuple[WindowBar, ...]
+
+
+class Restore(msgspec.Struct, frozen=True, tag=True):
+    """Windows of a newly assigned partition; sent after ``Assign`` and before its first batch."""
+
+    topic: str
+    partition: int
+    generation: int
+    windows: tuple[Window, ...]
+
+
 class Batch(msgspec.Struct, frozen=True, tag=True):
     """Consecutive records of one partition, ``(follows, last]`` in offsets.
 
@@ -106,7 +146,8 @@ class Ack(msgspec.Struct, frozen=True, tag=True):
     """Everything up to ``last`` is applied. ``floor`` is the oldest offset that any live window of the
     partition still needs: it goes into the offset commit's metadata and is where a rebuild starts.
     ``late`` and ``conflicts`` are records that the engine did not apply, with the reason, for the
-    dead-letter topic; the consumer still holds their bytes until the acknowledgement."""
+    dead-letter topic; the consumer still holds their bytes until the acknowledgement. ``windows`` must be
+    written before ``floor`` is committed: it counts on them. ``applied`` and ``duplicates`` count records."""
 
     boot_id: str
     topic: str
@@ -115,6 +156,9 @@ class Ack(msgspec.Struct, frozen=True, tag=True):
     last: int
     floor: int
     rejected: tuple[Rejected, ...] = ()
+    windows: tuple[Window, ...] = ()
+    applied: int = 0
+    duplicates: int = 0
 
 
 class Rejected(msgspec.Struct, frozen=True, array_like=True):
@@ -359,6 +403,7 @@ ToEngine = (
     | ConsumerReport
     | Assign
     | Revoke
+    | Restore
     | Batch
     | Query
     | SessionsRequest

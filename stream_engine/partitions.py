@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from stream_engine.messages import Ack, Assign, Batch, Refused, Rejected
+from stream_engine.messages import Ack, Assign, Batch, Refused, Rejected, Window
 from stream_engine.session import Source
 
 
@@ -28,12 +28,15 @@ class OpenBatch:
     last: int
     unsettled: int
     rejected: list[Rejected] = field(default_factory=list)
+    applied: int = 0
+    duplicates: int = 0
 
 
 @dataclass(slots=True)
 class Partition:
     """``applied`` is the next offset to apply; ``taken`` the last offset of the newest batch taken;
-    ``live_from`` where the replay ends. ``sessions`` are those fed by this partition."""
+    ``live_from`` where the replay ends. ``sessions`` are those fed by this partition,
+    ``deleted`` those whose window has to go from the compacted topic."""
 
     source: Source
     generation: int
@@ -43,16 +46,24 @@ class Partition:
     state: PartitionState
     open: deque[OpenBatch] = field(default_factory=deque)
     sessions: set[str] = field(default_factory=set)
+    deleted: list[str] = field(default_factory=list)
     records: int = 0
     incomplete: bool = False
 
 
 class PartitionTable:
-    """Owned partitions by source. ``floor_of`` gives the oldest offset that a session's window needs."""
+    """Owned partitions by source. ``floor_of`` gives the oldest offset that a session's rebuild needs;
+    ``windows_of`` the windows that are due for the compacted topic, on which the floors then count."""
 
-    def __init__(self, boot_id: str, floor_of: Callable[[str], int | None]) -> None:
+    def __init__(
+        self,
+        boot_id: str,
+        floor_of: Callable[[str], int | None],
+        windows_of: Callable[[Partition], tuple[Window, ...]],
+    ) -> None:
         self._boot_id = boot_id
         self._floor_of = floor_of
+        self._windows_of = windows_of
         self._partitions: dict[Source, Partition] = {}
 
     def all(self) -> tuple[Partition, ...]:
@@ -114,14 +125,14 @@ class PartitionTable:
 
     def settle(self, owned: Partition) -> Ack | None:
         """Move ``applied`` over the settled batches at the front; the acknowledgement to send, if it moved."""
-        last, rejected = None, []
+        done: list[OpenBatch] = []
         while owned.open and owned.open[0].unsettled == 0:
-            done = owned.open.popleft()
-            last = done.last
-            rejected.extend(done.rejected)
-        if last is None:
+            done.append(owned.open.popleft())
+        if not done:
             return None
+        last = done[-1].last
         owned.applied = max(owned.applied, last + 1)
+        windows = self._windows_of(owned)
         floors = [floor for session in owned.sessions if (floor := self._floor_of(session)) is not None]
         return Ack(
             self._boot_id,
@@ -130,7 +141,10 @@ class PartitionTable:
             owned.generation,
             last,
             min([*floors, owned.applied]),
-            tuple(rejected),
+            tuple(rejected for batch in done for rejected in batch.rejected),
+            windows,
+            sum(batch.applied for batch in done),
+            sum(batch.duplicates for batch in done),
         )
 
     def _refuse(self, batch: Batch, expected: int | None, reason: str) -> Refused:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from stream_engine.answers import build_answer
 from stream_engine.entry import GENERIC_KEY
 from stream_engine.freshness import unmet_bound
-from stream_engine.gate import Gate, GateDecision
+from stream_engine.gate import Gate, GateDecision, GateReason
 from stream_engine.messages import Answer, ErrorReply, Query
 from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.runner import Logits
@@ -150,11 +150,13 @@ class QueryDesk:
             if ready is not None:
                 self._publication.consumed(session, route.key if exact else GENERIC_KEY)
                 decision = self._gate.decide(ready, class_name, exact=exact is not None, flags=_flags(session))
-                if decision.fires or query.path == "fast":
+                # A caller may waive the gap, but neither an answer without a word nor a window that is too short.
+                servable = decision.word is not None and decision.reason is not GateReason.WARMING_UP
+                if decision.fires or (query.path == "fast" and servable):
                     self._counters["answers_fast_total"] += 1
                     asked.reply(self._fast_answer(asked, session, ready, class_name, decision))
                     return
-            elif query.path == "fast":
+            if query.path == "fast":
                 message = f"session {session.id!r} has no ready distribution for this question at the moment"
                 asked.reply(ErrorReply(409, "no_ready_distribution", message, param="path"))
                 return

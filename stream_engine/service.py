@@ -20,6 +20,7 @@ from stream_engine.messages import (
     Event,
     FromEngine,
     Query,
+    Restore,
     Revoke,
     SessionDelete,
     SessionsRequest,
@@ -100,6 +101,9 @@ class EngineService:
                 message.start,
                 message.live_from,
             )
+        elif isinstance(message, Restore):
+            engine.ingest.restore(message)
+            log.info("%d windows restored of %s/%d", len(message.windows), message.topic, message.partition)
         elif isinstance(message, Revoke):
             engine.ingest.revoke(message)
             log.info("partition %s/%d revoked", message.topic, message.partition)

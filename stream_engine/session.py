@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from stream_engine.messages import Record
+from stream_engine.messages import Record, Window, WindowBar
 from stream_engine.model.builder import TokenBuilder
 from stream_engine.ready import ReadyDistribution
 from stream_engine.window import Region, RegionChange, StoredBar
@@ -77,6 +77,9 @@ class Session:
 
     ``resident`` counts the leading tokens of ``tokens`` whose KV is in cells; the rest is due.
     ``version`` is the last applied offset + 1 for a Kafka-fed session, the number of settles otherwise.
+    ``floor`` is the offset of the first record that the window last handed out for the compacted topic does
+    not hold: where a rebuild has to start reading for this session; None where it needs no record.
+    ``window_due`` asks for a new window.
     """
 
     id: str
@@ -98,6 +101,9 @@ class Session:
     second: SecondSlab | None = None
     awaiting_tool: bool = False
     incomplete: bool = False
+    floor: int | None = None
+    has_window: bool = False
+    window_due: bool = False
 
     def __post_init__(self) -> None:
         self.region = Region(self.id, self.builder)
@@ -147,8 +153,28 @@ class Session:
         self.version = record.offset + 1
         self.offset = record.offset
         self.timestamp_ms = max(self.timestamp_ms, record.timestamp_ms)
+        if self.floor is None:
+            self.floor = record.offset
+        self.window_due |= change.rebuilt and had_window
         self.swaps += change.rebuilt and had_window
         return change
+
+    def window_message(self) -> Window:
+        """The region for the compacted topic; from now on a rebuild starts behind it."""
+        self.floor, self.has_window, self.window_due = None, True, False
+        bars = tuple(WindowBar(stored.bar, stored.offset, stored.timestamp_ms) for stored in self.region.bars)
+        return Window(self.id, self.offset, self.timestamp_ms, self.swaps, self.region.units(), bars)
+
+    def restore(self, window: Window) -> None:
+        """Become the session that handed out ``window``."""
+        assert window.units is not None, "a deletion restores nothing"
+        self.region.restore(
+            (StoredBar(one.bar, one.offset, one.timestamp_ms) for one in window.bars), window.units
+        )
+        self.tokens = [*self.builder.prefix, *self.region.tokens()]
+        self.version, self.offset = window.offset + 1, window.offset
+        self.timestamp_ms, self.swaps = window.timestamp_ms, window.swaps
+        self.has_window = True
 
     def append_turn(self, tokens: tuple[int, ...]) -> None:
         """Extend an agentic session's turns: durable tokens that are not bars."""

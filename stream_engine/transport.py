@@ -141,6 +141,8 @@ class EngineClient:
     async def start(self) -> None:
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
+        # Nothing is queued for an engine that is away: a request that was given up must not run later.
+        self._socket.setsockopt(zmq.IMMEDIATE, 1)
         self._socket.connect(self._settings.engine)
         self._reader = asyncio.create_task(self._read())
 

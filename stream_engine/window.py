@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stream_engine.messages import Bar
+from stream_engine.messages import Bar, WindowUnits
 from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.frame import BarArrays, RegionFrame
 
@@ -57,11 +57,6 @@ class Region:
         """The next bar makes a swap."""
         return len(self.bars) >= self._capacity
 
-    @property
-    def floor(self) -> int | None:
-        """Oldest offset that this region still needs."""
-        return self.bars[0].offset if self.bars else None
-
     def tokens(self) -> list[int]:
         """Anchor and bars, in order."""
         flat = list(self._anchor)
@@ -95,6 +90,25 @@ class Region:
             assert self.frame is not None
             self._rows[first_changed:] = self._render(self.frame, self.bars[first_changed:])
         return RegionChange(kept, False, tuple(late))
+
+    def units(self) -> WindowUnits | None:
+        """The frame as a message carries it; None for an empty region."""
+        if self.frame is None:
+            return None
+        frame = self.frame
+        return WindowUnits(
+            frame.bar_seconds, frame.reference, frame.unit, frame.volume_unit, self._frame_bars
+        )
+
+    def restore(self, bars: Iterable[StoredBar], units: WindowUnits) -> None:
+        """Become the region that had these bars and units."""
+        self.bars = list(bars)
+        self.frame = RegionFrame(
+            self._symbol, units.bar_seconds, units.reference, units.unit, units.volume_unit
+        )
+        self._frame_bars = units.fitted_bars
+        self._anchor = self._builder.anchor(self.frame)
+        self._rows = self._render(self.frame, self.bars)
 
     def next_tokens(self) -> list[int]:
         """Tokens that the region will begin with after the swap that its next bar makes: the second slab.

@@ -1,0 +1,111 @@
+"""A rebuild from windows and the records behind the floor ends in the very token logs of an uninterrupted run."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stream_engine.messages import Ack, Assign, Batch, Record, Restore, Window
+
+TOPIC = "market.bars"
+
+
+class Log:
+    """A partition and its compacted topic, fed to one engine after another."""
+
+    def __init__(self, records: list[Record]) -> None:
+        self.records = records
+        self.windows: dict[str, Window] = {}
+        self.floor, self.committed = 0, 0
+
+    def start(self, bench: Any, generation: int) -> None:
+        """Assign, restore, replay up to what was committed."""
+        engine = bench.engine
+        engine.ingest.assign(Assign(TOPIC, 0, generation, self.floor, self.committed))
+        engine.ingest.restore(Restore(TOPIC, 0, generation, tuple(self.windows.values())))
+        self.feed(bench, generation, self.floor, self.committed)
+
+    def feed(self, bench: Any, generation: int, start: int, end: int) -> None:
+        if start < end:
+            batch = Batch(TOPIC, 0, generation, start - 1, end - 1, end - start, tuple(self.records[start:end]))
+            assert bench.engine.ingest.take(batch) is None
+        bench.engine.run_until_idle()
+        for ack in bench.engine.ingest.settle():
+            self.note(ack)
+
+    def note(self, ack: Ack) -> None:
+        for window in ack.windows:
+            self.windows[window.session] = window
+        self.floor, self.committed = ack.floor, max(self.committed, ack.last + 1)
+        assert self.floor <= self.committed
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_token_logs_equal_an_uninterrupted_runs(
+    seed: int, make_bench: Callable[..., Any], make_record: Callable[..., Record]
+) -> None:
+    chance = random.Random(seed)
+    index = dict.fromkeys("ABCD", 0)
+    records = []
+    for offset in range(600):
+        key = "D" if offset < 20 else chance.choice("AAAABBC")  # D is quiet from then on
+        at = index[key]
+        if at > 5 and chance.random() < 0.05:
+            at -= chance.randint(1, 5)  # a correction
+        else:
+            index[key] += 1
+        close = 100 + chance.gauss(0, 1) + (60 if chance.random() < 0.01 else 0)
+        records.append(make_record(key, offset, at, close))
+
+    straight = make_bench(sessions=4, quiet_records=100)
+    whole = Log(records)
+    whole.start(straight, 1)
+    for offset in range(600):
+        whole.feed(straight, 1, offset, offset + 1)
+
+    killed = Log(records)
+    generation, rebuilt = 0, 0
+    bench: Any = None
+    at = 0
+    while at < 600:
+        if bench is None or chance.random() < 0.08:  # SIGKILL: all of the engine's memory is gone
+            generation += 1
+            bench = make_bench(sessions=4, quiet_records=100)
+            at = killed.committed
+            rebuilt += killed.committed - killed.floor
+            killed.start(bench, generation)
+        step = min(600 - at, chance.randint(1, 9))
+        killed.feed(bench, generation, at, at + step)
+        at += step
+
+    assert generation > 2
+    for name, session in straight.engine.sessions.items():
+        again = bench.engine.sessions[name]
+        assert again.tokens == session.tokens
+        assert (again.version, again.state, again.timestamp_ms) == (
+            session.version,
+            session.state,
+            session.timestamp_ms,
+        )
+    # Neither the quiet session nor long regions make a rebuild read more than a few windows of records.
+    assert rebuilt / generation < 250
+
+
+def test_a_deleted_session_leaves_the_compacted_topic(
+    make_bench: Callable[..., Any], make_record: Callable[..., Record]
+) -> None:
+    log = Log([make_record("A", offset) for offset in range(80)])
+    bench = make_bench()
+    log.start(bench, 1)
+    log.feed(bench, 1, 0, 70)
+    assert log.windows["A"].bars
+    bench.engine.drop_session(bench.engine.sessions["A"])
+    log.feed(bench, 1, 70, 71)  # it lives again, with this record only
+    assert log.windows["A"].bars == ()
+    assert len(bench.engine.sessions["A"].region) == 1
+    log.feed(bench, 1, 71, 80)
+    bench.engine.drop_session(bench.engine.sessions["A"])
+    assert bench.engine.ingest.partitions.all()[0].deleted == []  # no window of the second life was written
