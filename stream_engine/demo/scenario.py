@@ -222,6 +222,6 @@ def _remove_topics(bootstrap: str, topic: str) -> None:
     with contextlib.suppress(KafkaError):
         admin = KafkaAdminClient(bootstrap_servers=bootstrap.split(","))
         try:
-            admin.delete_topics([topic, f"{topic}.dlq"])
+            admin.delete_topics([name for name in admin.list_topics() if name.startswith(topic)])
         finally:
             admin.close()

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import fields
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,6 +19,7 @@ import pytest
 
 from stream_engine.commands.live_view import View, spark
 from stream_engine.commands.sse import ServerEvent, read_events
+from stream_engine.config import Config
 
 COMMANDS = ("serve", "produce", "query", "watch", "demo", "kafka", "train")
 HEAVY = ("torch", "transformers", "tokenizers", "polars", "kafka", "zmq", "httpx", "rich", "fastapi", "numpy")
@@ -293,3 +295,15 @@ def test_the_view_tells_the_gate_by_the_threshold_of_the_model_it_knows() -> Non
     assert view._gate(session | {"ready_token": None}) == "below"
     assert view._gate(session | {"state": "WARMING_UP"}) == "closed"
     assert View("http://x", {"embedded": 2.0}, model="other")._gate(session) == "?"
+
+
+def test_the_readme_names_every_setting_and_no_other() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    table = readme.partition("<!-- settings -->")[2].partition("<!-- /settings -->")[0]
+    documented = {line.split("`")[1] for line in table.splitlines() if line.startswith("| `")}
+    settings = {
+        f"{section.name}.{setting.name}"
+        for section in fields(Config)
+        for setting in fields(type(getattr(Config(), section.name)))
+    }
+    assert documented == settings
