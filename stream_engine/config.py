@@ -16,7 +16,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from stream_engine.secret import Secret
+
 PREFIX = "STREAM_ENGINE_"
+SECRETS = frozenset({("kafka", "sasl_password"), ("kafka", "ssl_key_password")})
+"""Settings that a configuration file may not hold: it is read, copied and committed by more people than use it."""
 
 
 class ConfigError(ValueError):
@@ -55,6 +59,21 @@ class KafkaSettings:
     max_rebuild_records: int = 100_000
     """A rebuild replays at most this many records of a partition."""
     session_timeout_ms: int = 45_000
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    sasl_username: str | None = None
+    sasl_password: Secret | None = None
+    """Only from the environment; a file holds ``sasl_password_file`` instead."""
+    sasl_password_file: Path | None = None
+    ssl_cafile: Path | None = None
+    """Certificates (PEM) that the broker's is checked against; without it, those that the machine trusts."""
+    ssl_certfile: Path | None = None
+    """Certificate (PEM) of this client; its key may lie in the same file."""
+    ssl_keyfile: Path | None = None
+    ssl_key_password: Secret | None = None
+    """Only from the environment; a file holds ``ssl_key_password_file`` instead."""
+    ssl_key_password_file: Path | None = None
+    ssl_check_hostname: bool = True
 
     def __post_init__(self) -> None:
         _require(bool(self.bootstrap_servers.strip()), "kafka.bootstrap_servers", "host:port[,host:port]", "")
@@ -62,10 +81,47 @@ class KafkaSettings:
         _require(self.poll_records > 0, "kafka.poll_records", "positive", self.poll_records)
         _require(self.max_rebuild_records > 0, "kafka.max_rebuild_records", "positive", self.max_rebuild_records)
         _require(bool(self.bars_topic), "kafka.bars_topic", "a topic name", self.bars_topic)
+        self._check_security()
 
     @property
     def dead_letter_topic(self) -> str:
         return self.bars_topic + self.dead_letter_suffix
+
+    @property
+    def uses_sasl(self) -> bool:
+        return self.security_protocol.startswith("SASL")
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.security_protocol.endswith("SSL")
+
+    def _check_security(self) -> None:
+        """What does not fit together is refused: a setting without effect would pass for protection."""
+        uses = f"kafka.security_protocol = {self.security_protocol}"
+        sasl = ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_password_file")
+        tls = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password", "ssl_key_password_file")
+        for used, what, names in ((self.uses_sasl, "SASL", sasl), (self.uses_tls, "TLS", tls)):
+            for name in names:
+                if not used and getattr(self, name) is not None:
+                    raise ConfigError(f"kafka.{name}: has no effect, because {uses} is without {what}")
+        if not self.uses_tls and not self.ssl_check_hostname:
+            raise ConfigError(f"kafka.ssl_check_hostname: has no effect, because {uses} is without TLS")
+        for name in ("sasl_password", "ssl_key_password"):
+            if getattr(self, name) is not None and getattr(self, f"{name}_file") is not None:
+                raise ConfigError(f"kafka.{name}: kafka.{name}_file is set as well; keep one of them")
+        if self.uses_sasl:
+            for name in ("sasl_mechanism", "sasl_username"):
+                if not getattr(self, name):
+                    raise ConfigError(f"kafka.{name}: needed, because {uses}")
+            if self.sasl_password is None and self.sasl_password_file is None:
+                raise ConfigError(
+                    f"kafka.sasl_password: needed, because {uses}; set STREAM_ENGINE_KAFKA_SASL_PASSWORD, or name "
+                    "a file that holds it in kafka.sasl_password_file"
+                )
+        if self.ssl_certfile is None:
+            for name in ("ssl_keyfile", "ssl_key_password", "ssl_key_password_file"):
+                if getattr(self, name) is not None:
+                    raise ConfigError(f"kafka.{name}: is of use only with kafka.ssl_certfile, which is not set")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +259,13 @@ def _read_toml(file: Path) -> dict[str, dict[str, Any]]:
     for section, settings in content.items():
         if not isinstance(settings, dict):
             raise ConfigError(f"{section}: belongs in a section, such as [engine]")
+        for name in settings:
+            if (section, name) in SECRETS:
+                variable = f"{PREFIX}{section}_{name}".upper()
+                raise ConfigError(
+                    f"{section}.{name}: not taken from {file}, because it is secret: set {variable}, or name a "
+                    f"file that holds only it in {section}.{name}_file"
+                )
     return content
 
 
@@ -214,7 +277,8 @@ def _from_environment(env: Mapping[str, str]) -> list[tuple[str, str, str]]:
     for variable, text in env.items():
         section, _, name = variable.removeprefix(PREFIX).lower().partition("_")
         # Other STREAM_ENGINE_ variables (the config file's own path, the cache folder) are not settings.
-        if variable.startswith(PREFIX) and section in sections:
+        # An empty one is unset, as `${VARIABLE:-}` in a compose file makes it.
+        if variable.startswith(PREFIX) and section in sections and text:
             found.append((section, name, text))
     return found
 
@@ -236,4 +300,6 @@ def _build(section: str, kind: Any, settings: dict[str, Any]) -> Any:
 def _decode(kind: type, value: Any) -> Any:
     if kind is Path and isinstance(value, str):
         return Path(value).expanduser()
+    if kind is Secret and isinstance(value, str):
+        return Secret(value)
     raise TypeError(f"expected {kind.__name__}")
