@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 from transformers import LlamaForCausalLM
 
+from stream_engine.intervals import wilson
 from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.frame import BarArrays, RegionFrame
 from stream_engine.model.profile import EMBEDDED, AnswerClass
@@ -57,16 +57,6 @@ class Rate:
             f"tau {self.tau:.1f}  coverage {self.fired / max(1, self.windows):.4f}  "
             f"right {self.right / max(1, self.fired):.4f} [{low:.4f}, {high:.4f}]  n {self.windows}"
         )
-
-
-def wilson(hits: int, trials: int, z: float = 1.96) -> tuple[float, float]:
-    """Wilson score interval of a share; (0, 1) without trials."""
-    if not trials:
-        return 0.0, 1.0
-    share, spread = hits / trials, z * z / trials
-    centre = (share + spread / 2) / (1 + spread)
-    half = z * math.sqrt(share * (1 - share) / trials + spread / (4 * trials)) / (1 + spread)
-    return centre - half, centre + half
 
 
 def window_of(builder: TokenBuilder, name: str, symbol: str, region: BarArrays) -> Window:

@@ -19,9 +19,10 @@ from stream_engine.assemble import build_engine
 from stream_engine.config import EngineSettings
 from stream_engine.engine import Engine
 from stream_engine.entry import GENERIC_KEY
+from stream_engine.intervals import wilson
 from stream_engine.messages import Answer, Assign, Bar, Batch, ErrorReply, Query, Record
 from stream_engine.model.frame import BarArrays
-from stream_engine.training.evaluate import TAUS, wilson
+from stream_engine.training.evaluate import TAUS
 from stream_engine.training.recorded import recorded_series
 from stream_engine.training.statistics import STATISTICS
 

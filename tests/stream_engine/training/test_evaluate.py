@@ -1,4 +1,4 @@
-"""Judging: intervals and rates by hand, and the shipped model on recorded windows."""
+"""Judging: rates by hand, and the shipped model on recorded windows."""
 
 from __future__ import annotations
 
@@ -10,18 +10,11 @@ import torch
 
 from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.profile import EMBEDDED
-from stream_engine.training.evaluate import Judged, Window, answer, load_network, rate, wilson, windows_of
+from stream_engine.training.evaluate import Judged, Window, answer, load_network, rate, windows_of
 from stream_engine.training.recorded import recorded_series
 from stream_engine.training.statistics import trend
 
 SAMPLES = Path(__file__).parents[4] / "shared" / "data"
-
-
-def test_wilson_interval_by_hand() -> None:
-    assert wilson(0, 0) == (0.0, 1.0)
-    low, high = wilson(95, 100)
-    assert (low, high) == (pytest.approx(0.8882, abs=1e-4), pytest.approx(0.9785, abs=1e-4))
-    assert wilson(10, 10)[1] == pytest.approx(1.0)
 
 
 def test_the_gate_needs_a_gap_and_a_word_of_the_class() -> None:
