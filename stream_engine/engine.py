@@ -34,7 +34,7 @@ from stream_engine.queries import QueryDesk, not_found, question_too_long, ready
 from stream_engine.router import Router
 from stream_engine.scheduler import Lane, Scheduler
 from stream_engine.session import ResidentBranch, Session, SessionState, Source
-from stream_engine.standing import StandingRegistry
+from stream_engine.standing import StandingRegistry, covers
 
 log = logging.getLogger(__name__)
 
@@ -183,9 +183,16 @@ class Engine:
         route = self.router.route(request.question)
         if route.question_class is None:
             return unsupported(self.router)
+        previous = self.standing.get(request.id) if request.id else None
+        if previous is not None and (previous.session, previous.question) != (request.pattern, route.key):
+            self.unregister(previous.id)
         query = self.standing.put(request, route.question_class.name)
         for session in self.sessions.values():
-            if session.current and self.standing.entries(session.id):
+            if not covers(query.session, session.id) or self.standing.answered(session.id, query.id):
+                continue
+            if query.question in session.ready:
+                self._evaluate_query(query, session)  # decoded for another query of the same question
+            elif session.current or session.state is SessionState.EVICTED:
                 self.scheduler.add(Lane.STANDING, session.id)
         return query
 
@@ -295,7 +302,7 @@ class Engine:
         else:
             self.publication.invalidated(session)
         self.counters["commits_total"] += 1
-        if not was_rebuilding:
+        if not was_rebuilding or commit.taken:  # a replay alone emits nothing
             self._emit(_committed(session))
         self._evaluate(session, one.riders)
         self.ingest.settled(commit)
@@ -313,10 +320,13 @@ class Engine:
         self.budget.touch(session.id)
         for query in self.standing.matching(session.id):
             if query.question in questions:
-                evaluation = build_evaluation(query, session, session.ready[query.question])
-                event = self.standing.evaluated(evaluation, query.on)
-                if event is not None:
-                    self._emit(event)
+                self._evaluate_query(query, session)
+
+    def _evaluate_query(self, query: StandingQuery, session: Session) -> None:
+        evaluation = build_evaluation(query, session, session.ready[query.question])
+        event = self.standing.evaluated(evaluation, query.on)
+        if event is not None:
+            self._emit(event)
 
     @staticmethod
     def _by_key(entries: list[Entry]) -> dict[str, Entry]:

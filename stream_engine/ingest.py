@@ -36,24 +36,29 @@ class Ingest:
         self._quiet_records = quiet_records
         self.partitions = PartitionTable(boot_id, self._floor, self._windows)
 
-    def assign(self, message: Assign) -> None:
-        """Take a partition. Records that wait unapplied from an earlier assignment are dropped: they come
-        again."""
+    def assign(self, message: Assign) -> bool:
+        """Take a partition; False when a newer generation owns it. Records that wait unapplied from an earlier
+        assignment are dropped: they come again."""
         source = Source(message.topic, message.partition)
         before = self.partitions.get(source)
         owned = self.partitions.assign(message)
         if owned is None:
-            return
+            return False
         if before is not None:
             for name in tuple(before.sessions):
                 if owned is not before:
                     self._drop_session(self._sessions[name])
-                elif (work := self._scheduler.commits.get(name)) is not None:
+                    continue
+                # Whether the windows handed out were written is not known: the new owner gets them again.
+                self._sessions[name].window_due |= self._sessions[name].has_window
+                if (work := self._scheduler.commits.get(name)) is not None:
                     work.records.clear()
-                    if not work.started:
+                    # A session that waits to go live after its replay does so without records.
+                    if not work.started and self._sessions[name].state is not SessionState.REBUILDING:
                         del self._scheduler.commits[name]
         owned.incomplete = message.incomplete
         self._publication.applied(owned)
+        return True
 
     def revoke(self, message: Revoke) -> None:
         """Give a partition up: its sessions are no longer served from here."""
@@ -123,7 +128,12 @@ class Ingest:
             fed = f"{session.source.topic}/{session.source.partition}" if session.source else "the API"
             waiting.rejected.append(Rejected(record.offset, "second_source", f"{record.key!r} is fed by {fed}"))
             return
-        if record.offset <= session.offset:
+        work = self._scheduler.commits.get(record.key)
+        if work is not None and any(record.offset == taken.offset for taken, _ in work.taken):
+            # Delivered again while the commit that holds it is in progress: not applied before that has run.
+            waiting.unsettled += 1
+            work.taken.append((record, waiting))
+        elif record.offset <= session.offset:
             self._count_duplicate(waiting)
         elif record.offset < owned.live_from:
             session.move_to(SessionState.REBUILDING)

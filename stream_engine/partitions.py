@@ -81,12 +81,13 @@ class PartitionTable:
 
     def assign(self, message: Assign) -> Partition | None:
         """Take a partition, or fence the earlier life of one that is still owned (its sessions stay, and
-        records it has applied come again as duplicates). None when a newer generation owns it already."""
+        records it has applied come again as duplicates). What another engine applied meanwhile, before
+        ``live_from``, is a replay: the partition starts anew. None when a newer generation owns it already."""
         source = Source(message.topic, message.partition)
         owned = self._partitions.get(source)
         if owned is not None and owned.generation >= message.generation:
             return None
-        if owned is not None and owned.applied >= message.start:
+        if owned is not None and message.start <= owned.applied and message.live_from <= owned.applied:
             owned.generation = message.generation
             owned.taken = message.start - 1
             owned.open.clear()

@@ -16,7 +16,7 @@ from stream_engine.messages import Rejected
 from stream_engine.model.runner import Runner
 from stream_engine.model.step import Branch, Segment
 from stream_engine.scheduler import CommitWork, Lane, QueryWork, Scheduler, choose_riders
-from stream_engine.session import SecondSlab, Session
+from stream_engine.session import SecondSlab, Session, SessionState
 
 
 @dataclass(slots=True)
@@ -93,8 +93,11 @@ class Planner:
             return []
         step = _Step(self._settings.step_tokens)
         for work in selection.queries:
-            self._plan_query(step, work)
-        for session_id in selection.commits:
+            self._plan_query(step, work, joined=bool(selection.commits))
+        commits = selection.commits
+        if not step.planned:
+            commits = tuple(self._scheduler.commits)  # queries wait for the cells of commits in progress
+        for session_id in commits:
             if step.room <= 0:
                 break
             if session_id not in step.planned:
@@ -109,14 +112,16 @@ class Planner:
         return list(step.planned.values())
 
     def _plan_commit(self, step: _Step, session: Session) -> None:
-        if any(work.generated and work.query.session == session.id for work in self._scheduler.queries):
+        if self._generating(session.id):
             return  # an answer of several tokens is being decoded on the present version
         commit = self._scheduler.commits[session.id]
-        if not commit.started:
-            self._take(session, commit)
         entries = self._entries(session)
         wanted = any(entry.kind is not EntryKind.GENERIC for entry in entries)
         base = self._residence(step, session, wanted)
+        if base is None and step.planned and any(entry.every_commit for entry in entries):
+            return  # all cells are in this step: the next one evaluates what asked for every commit
+        if not commit.started:
+            self._take(session, commit)
         if base is None:
             step.add(PlannedSession(session, None, commit=commit))
             return
@@ -210,10 +215,22 @@ class Planner:
             for entry in self._entries(session)
             if entry.key not in session.ready and (entry.kind is EntryKind.STANDING) is not lone
         ]
-        if base is None or not session.current or not due:
+        if due and not lone and session.state is SessionState.EVICTED:
+            base = self._residence(step, session, wanted=True)  # a standing query is a demand, as a question is
+            if base is None:
+                return
+        elif base is None or not session.current or not due:
             self._scheduler.lanes[lane].pop(session_id)
             return
-        headroom = self._budget.shape.headroom(session.resident)
+        append = tuple(session.tokens[session.resident : session.resident + step.room])
+        planned = PlannedSession(session, base, append)
+        live_end = session.resident + len(append)
+        if append:
+            session.scratch_end = live_end
+            step.add(planned)
+        if not planned.reaches_end:
+            return
+        headroom = self._budget.shape.headroom(live_end)
         riders = choose_riders(
             due,
             headroom=headroom,
@@ -222,7 +239,7 @@ class Planner:
             query_waits=False,
             more_queued=False,
             deferrals=0,
-            max_deferrals=0,
+            max_deferrals=1,
         )
         if not riders.deferred:
             self._scheduler.lanes[lane].pop(session_id)
@@ -230,9 +247,11 @@ class Planner:
         if not riders.riding:
             return
         needed = sum(len(entry.tokens) for entry in riders.riding)
-        if session.scratch_end + needed > session.resident + headroom:
+        if session.scratch_end + needed > live_end + headroom:
             session.forget_branches()
-        planned = step.add(PlannedSession(session, base, deferred=riders.deferred))
+        planned.deferred = riders.deferred
+        if not append:
+            step.add(planned)
         self._place_riders(step, planned, riders.riding)
 
     def _plan_second_slab(self, step: _Step, session_id: str) -> None:
@@ -252,17 +271,20 @@ class Planner:
         append = tuple(second.tokens[second.resident : second.resident + step.room])
         step.add(PlannedSession(session, slab, append, second=True))
 
-    def _plan_query(self, step: _Step, work: QueryWork) -> None:
+    def _plan_query(self, step: _Step, work: QueryWork, joined: bool) -> None:
+        """``joined``: it is the commits' turn to join the queries' step."""
         session = self._sessions[work.query.session]
         planned = step.planned.get(session.id)
         if planned is None:
+            if step.room <= 0:
+                return
             commit = self._scheduler.commits.get(session.id)
-            if commit is not None and commit.started:
+            if commit is not None and (commit.started or joined):
                 self._plan_commit(step, session)  # half a commit is no state to answer on
                 planned = step.planned.get(session.id)
-                if planned is None:
+                if planned is None and commit.started:
                     return
-            else:
+            if planned is None:
                 base = self._residence(step, session, wanted=True)
                 if base is None:
                     return
@@ -309,7 +331,7 @@ class Planner:
         length = len(work.entry) + session.builder.profile.max_answer_tokens - 1
         shape = self._budget.shape
         if session.scratch_end + length > shape.share - shape.reserve:
-            if planned.branches:
+            if planned.branches or self._generating(session.id):
                 return None
             session.branches.clear()
             session.scratch_end, reused = live_end, 0
@@ -320,6 +342,9 @@ class Planner:
         if reused:
             self._runner.copy(base + source, base + work.cell, reused)
         return Branch(work.entry[reused:], work.cell + reused, reused, work.cell if reused else 0)
+
+    def _generating(self, session_id: str) -> bool:
+        return any(work.generated and work.query.session == session_id for work in self._scheduler.queries)
 
     def _count_skips(self, skipped: tuple[Entry, ...]) -> None:
         self._counters["prepositions_skipped_total"] += len(skipped)

@@ -157,6 +157,7 @@ class QueryDesk:
                     asked.reply(self._fast_answer(asked, session, ready, class_name, decision))
                     return
             if query.path == "fast":
+                self._counters["queries_refused_total"] += 1
                 message = f"session {session.id!r} has no ready distribution for this question at the moment"
                 asked.reply(ErrorReply(409, "no_ready_distribution", message, param="path"))
                 return

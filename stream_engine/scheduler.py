@@ -158,18 +158,20 @@ def choose_riders(
     """Riders of one commit (DESIGN: pre-positioning is best-effort and of the lowest priority).
 
     ``headroom`` is ``B`` of Alg. 1 in cells, ``step_room`` the tokens the step still has. Riders wait while a
-    query waits or more data for the session is queued, but for at most ``max_deferrals`` commits in a row,
-    and never a standing query that asked for every commit.
+    query waits, more data for the session is queued or the step is full, but for at most ``max_deferrals``
+    commits in a row, and never a standing query that asked for every commit: those may make the step longer by
+    one session's entries.
     """
-    wait = (query_waits or more_queued) and deferrals < max_deferrals
+    busy = query_waits or more_queued
+    patient = deferrals < max_deferrals
     riding: list[Entry] = []
     deferred: list[Entry] = []
     skipped: list[Entry] = []
-    for entry in entries:
+    for entry in sorted(entries, key=lambda entry: not entry.every_commit):
         length = len(entry.tokens)
         if length > headroom:
             skipped.append(entry)
-        elif (wait and not entry.every_commit) or length > step_room:
+        elif patient and not entry.every_commit and (busy or length > step_room):
             deferred.append(entry)
         elif sum(len(other.tokens) for other in riding) + length > headroom:
             deferred.append(entry)  # it fits, but not beside the others: alone, it reuses their cells

@@ -92,8 +92,9 @@ class EngineService:
             if refused is not None:
                 self._server.send(peer.unsolicited(), refused)
         elif isinstance(message, Assign):
+            if not engine.ingest.assign(message):
+                return  # the newer owner keeps its acknowledgements; this one's batches are refused
             self._owners[Source(message.topic, message.partition)] = peer.unsolicited()
-            engine.ingest.assign(message)
             log.info(
                 "partition %s/%d assigned: replay from %d, live from %d",
                 message.topic,

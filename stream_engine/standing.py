@@ -91,6 +91,10 @@ class StandingRegistry:
         changed = previous is None or previous.answer != answer.answer
         return event if changed or on == "commit" else None
 
+    def answered(self, session: str, query: str) -> bool:
+        """Whether the query was evaluated for the session at least once."""
+        return (session, query) in self._answers
+
     def answers(self, session: str | None, query: str | None) -> tuple[AnswerChanged, ...]:
         """The newest evaluation of each query and session, optionally of one."""
         return tuple(

@@ -64,11 +64,12 @@ class EngineServer:
         self.malformed = 0
 
     def receive(self, timeout_ms: int, limit: int = 256) -> list[tuple[Peer, ToEngine]]:
-        """Messages that have arrived, at most ``limit``; waits up to ``timeout_ms`` for the first."""
+        """Messages that have arrived, at most ``limit``, malformed ones included; waits up to
+        ``timeout_ms`` for the first."""
         received: list[tuple[Peer, ToEngine]] = []
         if timeout_ms and not self._router.poll(timeout_ms):
             return received
-        while len(received) < limit:
+        for _ in range(limit):
             try:
                 identity, correlation, payload = self._router.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
@@ -78,7 +79,7 @@ class EngineServer:
                 continue
             try:
                 received.append((Peer(identity, correlation), self._decoder.decode(payload)))
-            except msgspec.MsgspecError:
+            except (msgspec.MsgspecError, RecursionError):  # a deeply nested field that we do not know
                 self.malformed += 1
         return received
 

@@ -102,7 +102,7 @@ class Region:
 
     def restore(self, bars: Iterable[StoredBar], units: WindowUnits) -> None:
         """Become the region that had these bars and units."""
-        self.bars = list(bars)
+        self.bars = list(bars)[-self._capacity :]
         self.frame = RegionFrame(
             self._symbol, units.bar_seconds, units.reference, units.unit, units.volume_unit
         )
@@ -135,16 +135,25 @@ class Region:
     def _reframe(self, stored: StoredBar) -> bool:
         """Give the region a new start or new units where it needs them; True when it did."""
         if len(self.bars) > self._capacity:
-            del self.bars[: self._capacity - self._window]
-        elif self.frame is not None and not bool(self.frame.fits(np.array([stored.bar.close]))[0]):
-            # Outside the unit's range (a split, a crash): a region of the newest window, in its own units.
-            del self.bars[: max(0, len(self.bars) - self._window)]
+            del self.bars[: -min(self._window + 1, self._capacity)]
+            if not self._fits(stored, self._fit(self.bars)):
+                self._keep_window()
+        elif self.frame is not None and not self._fits(stored, self.frame):
+            self._keep_window()
         elif self.frame is not None and not self._frame_bars < self._window <= len(self.bars):
             # While warming up the first units serve; they are fitted once more when the window is complete.
             return False
         self.frame = self._fit(self.bars)
         self._frame_bars = min(len(self.bars), self._window)
         return True
+
+    @staticmethod
+    def _fits(stored: StoredBar, frame: RegionFrame) -> bool:
+        return bool(frame.fits(np.array([stored.bar.close]))[0])
+
+    def _keep_window(self) -> None:
+        """Outside the unit's range (a split, a crash): a region of the newest window, in its own units."""
+        del self.bars[: max(0, len(self.bars) - self._window)]
 
     def _fit(self, bars: Sequence[StoredBar]) -> RegionFrame:
         return RegionFrame.fit(self._symbol, _columns(bars[: self._window]))

@@ -24,6 +24,9 @@ MAX_LEVEL = 240
 FIT_LEVEL = 200
 """Largest level that the fitted bars themselves may take: the rest is head room for the bars to come."""
 
+UNIT_RANGE = (1e-300, 1e300)
+"""Units stay inside it, so that no finite price makes a level that is not a number."""
+
 BUCKETS = 12
 """Buckets of range and of volume; bucket 0 means none."""
 
@@ -110,20 +113,22 @@ class RegionFrame:
             raise ValueError("a region's units need at least one bar")
         first = bars[:FIT_BARS]
         reference = float(first.close[0])
-        unit = _median_nonzero(np.abs(np.diff(first.close)))
-        if unit is None:
-            unit = _median_nonzero(np.abs(first.high - first.low))
-        if unit is None:
-            unit = abs(reference) * 1e-4 or 1.0
-        span = float(np.max(np.abs(first.close - reference)))
-        unit = max(unit, 2.0 * span / FIT_LEVEL)
+        with np.errstate(over="ignore"):
+            unit = _median_nonzero(np.abs(np.diff(first.close)))
+            if unit is None:
+                unit = _median_nonzero(np.abs(first.high - first.low))
+            if unit is None:
+                unit = abs(reference) * 1e-4 or 1.0
+            span = float(np.max(np.abs(first.close - reference)))
+        unit = min(max(unit, 2.0 * span / FIT_LEVEL, UNIT_RANGE[0]), UNIT_RANGE[1])
         steps = np.diff(first.time_us)
         bar_seconds = max(1, round(float(np.median(steps)) / 1e6)) if len(steps) else None
         volume = first.volume[np.isfinite(first.volume)]
         return cls(symbol, bar_seconds, reference, unit, _median_nonzero(volume[volume > 0]) or 1.0)
 
     def _raw_levels(self, close: Floats) -> Floats:
-        return np.rint((np.asarray(close, dtype=np.float64) - self.reference) / (0.5 * self.unit))
+        with np.errstate(over="ignore"):
+            return np.rint((np.asarray(close, dtype=np.float64) - self.reference) / (0.5 * self.unit))
 
     def levels(self, close: Floats) -> Ints:
         """Closes in half units from the reference, clipped to +-`MAX_LEVEL`; any shape."""
@@ -138,10 +143,11 @@ class RegionFrame:
 
         Both in half steps of log2 (range against the unit, volume against the volume unit); 0 = none.
         """
-        ranges = np.asarray(high, dtype=np.float64) - np.asarray(low, dtype=np.float64)
         amounts = np.asarray(volume, dtype=np.float64)
-        by_range = np.searchsorted(_RANGE_EDGES, ranges / self.unit, side="right") + 1
-        by_volume = np.searchsorted(_VOLUME_EDGES, amounts / self.volume_unit, side="right") + 1
+        with np.errstate(over="ignore"):
+            ranges = np.asarray(high, dtype=np.float64) - np.asarray(low, dtype=np.float64)
+            by_range = np.searchsorted(_RANGE_EDGES, ranges / self.unit, side="right") + 1
+            by_volume = np.searchsorted(_VOLUME_EDGES, amounts / self.volume_unit, side="right") + 1
         by_range = np.where(ranges > 0, by_range, 0)
         by_volume = np.where(amounts > 0, by_volume, 0)
         return (by_range * BUCKETS + by_volume).astype(np.int64)
