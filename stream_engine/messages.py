@@ -131,6 +131,60 @@ class Batch(msgspec.Struct, frozen=True, tag=True):
     records: tuple[Record, ...]
 
 
+class EvaluationsWritten(msgspec.Struct, frozen=True, tag=True):
+    """The answers topic holds the ``Evaluations`` of the partition up to ``number``."""
+
+    topic: str
+    partition: int
+    generation: int
+    number: int
+
+
+# --- registry of standing queries -> engine ----------------------------------------------------------
+
+
+class RegistryHello(msgspec.Struct, frozen=True, tag=True):
+    """First message of a registry and its sign of life; answered by ``Welcome``."""
+
+
+class StandingApply(msgspec.Struct, frozen=True, tag=True):
+    """A record of the standing-query topic; ``query`` None deletes. ``token`` is that of the ``StandingWrite``
+    which made it, where one did. Answered by ``RegistryApplied``."""
+
+    offset: int
+    id: str
+    query: StandingPut | None
+    token: str | None = None
+
+
+class RegistrySnapshot(msgspec.Struct, frozen=True, tag=True):
+    """All standing queries up to ``offset`` of their topic, in its order, and what the answers topic says was
+    answered last. Answered by ``RegistryApplied``; the partitions are assigned after that."""
+
+    offset: int
+    queries: tuple[StandingApply, ...]
+    answers: tuple[AnswerChanged, ...]
+
+
+# --- engine -> registry of standing queries ----------------------------------------------------------
+
+
+class StandingWrite(msgspec.Struct, frozen=True, tag=True):
+    """Write a standing query to its topic, a tombstone where ``query`` is None, with ``token`` in its headers."""
+
+    token: str
+    id: str
+    query: StandingPut | None
+
+
+class RegistryApplied(msgspec.Struct, frozen=True, tag=True):
+    """Everything up to ``offset`` of the standing-query topic is applied, but for what was ``refused``."""
+
+    boot_id: str
+    offset: int
+    refused: tuple[Rejected, ...] = ()
+
+
 # --- engine -> consumer ------------------------------------------------------------------------------
 
 
@@ -162,11 +216,24 @@ class Ack(msgspec.Struct, frozen=True, tag=True):
 
 
 class Rejected(msgspec.Struct, frozen=True, array_like=True):
-    """A record that the engine refused: ``reason`` is ``late`` or ``second_source``."""
+    """A record that the engine refused: ``reason`` is ``late`` or ``second_source``, of a standing query the code
+    of the error that the API would answer with."""
 
     offset: int
     reason: str
     detail: str
+
+
+class Evaluations(msgspec.Struct, frozen=True, tag=True):
+    """Answers of standing queries for the answers topic, in order; sent before the ``Ack`` that covers them, whose
+    offsets may be committed once they are written. ``number`` is that of the last one."""
+
+    boot_id: str
+    topic: str
+    partition: int
+    generation: int
+    number: int
+    answers: tuple[AnswerChanged, ...]
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):
@@ -405,6 +472,10 @@ ToEngine = (
     | Revoke
     | Restore
     | Batch
+    | EvaluationsWritten
+    | RegistryHello
+    | RegistrySnapshot
+    | StandingApply
     | Query
     | SessionsRequest
     | SessionDelete
@@ -414,10 +485,11 @@ ToEngine = (
     | SnapshotRequest
     | StatusRequest
 )
-ToConsumer = Welcome | Ack | Refused
+ToConsumer = Welcome | Ack | Evaluations | Refused
+ToRegistry = Welcome | StandingWrite | RegistryApplied
 ToApi = Answer | Sessions | StandingQueries | Done | ErrorReply | Snapshot | Status
 Event = Committed | AnswerChanged
-FromEngine = Welcome | Ack | Refused | Answer | Sessions | StandingQueries | Done | ErrorReply | Snapshot | Status
+FromEngine = ToConsumer | ToRegistry | ToApi
 
 
 class EventEnvelope(msgspec.Struct, frozen=True, array_like=True):
