@@ -1,0 +1,54 @@
+"""Answers on their way to the answers topic: kept until the owner of their partition has them there."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+
+from stream_engine.messages import AnswerChanged
+from stream_engine.session import Source
+
+
+class Outbox:
+    """Per partition, in the order of evaluation. A consumer that dies takes with it what it had not written: its
+    successor gets that again, and tells by the answers topic what is there already."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._unwritten: dict[Source, deque[tuple[int, AnswerChanged]]] = {}
+        self._sent: dict[Source, int] = {}
+
+    def __len__(self) -> int:
+        return sum(len(waiting) for waiting in self._unwritten.values())
+
+    def add(self, answer: AnswerChanged) -> None:
+        """Answers of pushed sessions belong to no partition: they go to no topic."""
+        if answer.topic is not None and answer.partition is not None:
+            source = Source(answer.topic, answer.partition)
+            self._unwritten.setdefault(source, deque()).append((next(self._numbers), answer))
+
+    def take(self) -> list[tuple[Source, int, tuple[AnswerChanged, ...]]]:
+        """What was not handed out yet: by partition, with the number of the last answer."""
+        taken = []
+        for source, waiting in self._unwritten.items():
+            sent = self._sent.get(source, 0)
+            if waiting and waiting[-1][0] > sent:
+                answers = tuple(answer for number, answer in waiting if number > sent)
+                self._sent[source] = waiting[-1][0]
+                taken.append((source, waiting[-1][0], answers))
+        return taken
+
+    def written(self, source: Source, number: int) -> None:
+        """The broker has everything of that partition up to ``number``."""
+        waiting = self._unwritten.get(source)
+        while waiting and waiting[0][0] <= number:
+            waiting.popleft()
+
+    def again(self, source: Source) -> None:
+        """The partition has a new owner: what is not known to be written is handed out once more."""
+        self._sent.pop(source, None)
+
+    def drop(self, source: Source) -> None:
+        """The partition was given up: its next owner evaluates again what was not written."""
+        self._unwritten.pop(source, None)
+        self._sent.pop(source, None)
