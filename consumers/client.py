@@ -95,7 +95,8 @@ def _load(name: str, file: Path | None, action: Callable[[], T]) -> T:
 def check_access(settings: KafkaSettings, timeout_s: float) -> None:
     """Returns once a broker has let this client in and told about the cluster; tries for ``timeout_s`` seconds.
 
-    kafka-python's own start hides why: it tries a refused password again and again, then says "unable to bootstrap".
+    kafka-python's own start hides why: it tries a refused password again and again, and then says that it was
+    unable to bootstrap.
 
     Raises AccessRefused at once where trying again cannot help, BrokerUnreachable after ``timeout_s``; both name
     the setting or the address."""
@@ -177,7 +178,6 @@ def _refusal(settings: KafkaSettings, error: KafkaError) -> str | None:
 
 def _unreachable(settings: KafkaSettings, error: KafkaError) -> str:
     return (
-        f"no Kafka broker at {settings.bootstrap_servers} ({error}): start one (stream-engine kafka start), or name "
-        "yours, as host:port, in KAFKA_BOOTSTRAP_SERVERS; if that is a broker, see whether kafka.security_protocol = "
-        f"{settings.security_protocol} is what this port speaks"
+        f"no Kafka broker at {settings.bootstrap_servers} that speaks {settings.security_protocol} ({error}): "
+        "start one (stream-engine kafka start), or name yours, as host:port, in KAFKA_BOOTSTRAP_SERVERS"
     )

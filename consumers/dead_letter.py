@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
+from consumers.client import client_options
 from consumers.reasons import DeadLetter
 from stream_engine.config import KafkaSettings
 
@@ -48,7 +49,7 @@ class DeadLetterWriter:
         """The topic must exist. Raises KafkaTimeoutError where no broker tells about it."""
         self._topic_suffix = settings.dead_letter_suffix
         self._producer = producer or KafkaProducer(
-            bootstrap_servers=settings.bootstrap_servers.split(","),
+            **client_options(settings),
             client_id=f"{settings.group_id}-dead-letters",
             acks="all",
             enable_idempotence=True,

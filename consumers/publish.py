@@ -11,7 +11,9 @@ import msgspec
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 
+from consumers.client import client_options
 from consumers.topics import require_topic
+from stream_engine.config import KafkaSettings
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +26,7 @@ class PublishError(RuntimeError):
 
 def publish(
     bars: Iterable[tuple[str, dict[str, Any]]],
-    bootstrap: str,
+    settings: KafkaSettings,
     topic: str,
     speed: float = 0.0,
     progress: Callable[[int], None] | None = None,
@@ -34,13 +36,13 @@ def publish(
     ``speed`` is bars per second over all symbols, 0 for as fast as the broker takes them. ``progress`` is called
     with 1 for every bar. What was sent is flushed when interrupted, too.
 
-    Raises BrokerUnreachable, TopicMissing, or PublishError where bars were not confirmed."""
-    require_topic(bootstrap, topic)
+    Raises BrokerUnreachable, AccessRefused, TopicMissing, or PublishError where bars were not confirmed."""
+    require_topic(settings, topic)
     encode = msgspec.json.Encoder().encode
     failures: list[BaseException] = []
     sent = 0
     producer = KafkaProducer(
-        bootstrap_servers=bootstrap.split(","),
+        **client_options(settings),
         client_id="stream-engine-produce",
         acks="all",
         linger_ms=5,

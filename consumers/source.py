@@ -26,6 +26,7 @@ from kafka.errors import (
 )
 from kafka.structs import MemberState
 
+from consumers.client import client_options
 from consumers.offsets import CommitPoint
 from consumers.reasons import RawRecord
 from stream_engine.config import KafkaSettings
@@ -75,7 +76,7 @@ class KafkaSource:
         self._commits: queue.SimpleQueue[dict[Partition, CommitPoint] | Exception] = queue.SimpleQueue()
         self._on_revoke: Mapping[Partition, CommitPoint] = {}
         self._consumer = KafkaConsumer(
-            bootstrap_servers=settings.bootstrap_servers.split(","),
+            **client_options(settings),
             group_id=settings.group_id,
             client_id=f"{settings.group_id}-consumer",
             enable_auto_commit=False,

@@ -1,102 +1,137 @@
-"""The topics that the consumer needs: made where they are absent, taken as they are where they exist."""
+"""The topics of this project, in one table: made where they are absent, taken as they are where they exist."""
 
 from __future__ import annotations
 
 import logging
-import socket
-import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError, KafkaTimeoutError, TopicAlreadyExistsError
 
+from consumers.client import BrokerUnreachable, check_access, client_options
 from stream_engine.config import KafkaSettings
 
 log = logging.getLogger(__name__)
 
-
-class BrokerUnreachable(RuntimeError):
-    """No Kafka broker answered at the configured address."""
+DAY_MS = 86_400_000
+COMPACTED = {
+    "cleanup.policy": "compact",
+    # The newest segment is never compacted: without a shorter one, a restart would read a week of old values.
+    "segment.ms": str(3_600_000),
+    "min.cleanable.dirty.ratio": "0.1",
+}
 
 
 class TopicMissing(RuntimeError):
     """The topic is not there; the message lists those that are."""
 
 
-def ensure_topics(settings: KafkaSettings, timeout_s: float = 15.0) -> list[str]:
-    """Create the bars topic and its dead-letter topic where absent; the names of those made.
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """A topic as this project makes it. ``config`` are Kafka's own topic settings."""
 
-    Raises BrokerUnreachable, naming the address and what to do."""
-    admin = _admin(settings.bootstrap_servers, timeout_s)
+    name: str
+    purpose: str
+    partitions: int
+    replication: int = 1
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def compacted(self) -> bool:
+        return self.config.get("cleanup.policy") == "compact"
+
+
+def planned_topics(settings: KafkaSettings, bars_partitions: int | None = None) -> tuple[TopicPlan, ...]:
+    """Every topic that is needed. ``bars_partitions`` is the number that the bars topic has where it exists: a
+    window lies in the partition that has the number of its session's own."""
+    many, suffix = settings.partitions, settings.dead_letter_suffix
+    bars, trades = settings.bars_topic, settings.trades_topic
+    records, ticks = _kept(settings.bars_retention_days), _kept(settings.trades_retention_days)
+    letters = _kept(settings.dead_letter_retention_days)
+    table = (
+        (bars, "bars in", many, records),
+        (trades, "trades in", many, ticks),
+        (bars + suffix, "bars that could not be taken", 1, letters),
+        (trades + suffix, "trades that could not be taken", 1, letters),
+        (settings.standing_topic + suffix, "standing queries that could not be taken", 1, letters),
+        (settings.windows_topic, "windows of quiet sessions", bars_partitions or many, COMPACTED),
+        (settings.standing_topic, "standing queries", 1, COMPACTED),
+        (settings.answers_topic, "answers of standing queries", many, COMPACTED),
+    )
+    return tuple(
+        TopicPlan(name, purpose, partitions, settings.replication_factor, config)
+        for name, purpose, partitions, config in table
+    )
+
+
+def _kept(days: int) -> dict[str, str]:
+    return {"cleanup.policy": "delete", "retention.ms": str(days * DAY_MS if days else -1)}
+
+
+def ensure_topics(settings: KafkaSettings, timeout_s: float = 15.0) -> list[str]:
+    """Create the topics that are absent; the names of those made.
+
+    Raises BrokerUnreachable or AccessRefused, which name the address or setting and what to do, and RuntimeError
+    where the broker makes no such topic."""
+    admin = open_admin(settings, timeout_s)
     try:
-        wanted = {settings.bars_topic: settings.partitions, settings.dead_letter_topic: 1}
+        plans = planned_topics(settings, partition_count(admin, settings.bars_topic))
         existing = set(admin.list_topics())
-        absent = {name: count for name, count in wanted.items() if name not in existing}
-        made = [name for name, count in absent.items() if _create(admin, name, count, settings.replication_factor)]
-        admin.wait_for_topics(list(wanted))
+        made = [plan.name for plan in plans if plan.name not in existing and _create(admin, plan)]
+        admin.wait_for_topics([plan.name for plan in plans])
         return made
     finally:
         admin.close()
 
 
-def require_topic(bootstrap_servers: str, topic: str, timeout_s: float = 5.0) -> None:
-    """Raises TopicMissing, or BrokerUnreachable.
+def require_topic(settings: KafkaSettings, topic: str, timeout_s: float = 5.0) -> None:
+    """Raises TopicMissing, BrokerUnreachable or AccessRefused.
 
     Writing to an absent topic would have the broker make one up, with its own number of partitions: kafka-python
     3.0.12 ignores ``allow_auto_create_topics=False``."""
-    admin = _admin(bootstrap_servers, timeout_s)
+    admin = open_admin(settings, timeout_s)
     try:
         topics = sorted(admin.list_topics())
     finally:
         admin.close()
     if topic not in topics:
         shown = ", ".join(name for name in topics if not name.startswith("__"))[:300] or "none"
-        raise TopicMissing(f"no topic {topic} at {bootstrap_servers}; there are: {shown}")
+        raise TopicMissing(f"no topic {topic} at {settings.bootstrap_servers}; there are: {shown}")
 
 
-def _admin(bootstrap_servers: str, timeout_s: float) -> KafkaAdminClient:
-    # Plain connections first: the client leaves its thread and sockets behind when it finds no broker.
-    _wait_for_port(bootstrap_servers, timeout_s)
+def open_admin(settings: KafkaSettings, timeout_s: float) -> KafkaAdminClient:
+    """An admin client of the settings' cluster, to be closed. Raises BrokerUnreachable or AccessRefused."""
+    # First, because the client leaves its thread and sockets behind when it does not get in.
+    check_access(settings, timeout_s)
     try:
         return KafkaAdminClient(
-            bootstrap_servers=bootstrap_servers.split(","),
+            **client_options(settings),
             client_id="stream-engine-topics",
             bootstrap_timeout_ms=int(timeout_s * 1000),
         )
     except KafkaTimeoutError as error:
-        raise _unreachable(bootstrap_servers, "it accepts connections but does not answer") from error
+        where = settings.bootstrap_servers
+        raise BrokerUnreachable(f"the Kafka broker at {where} answered, and then did no more: {error}") from error
 
 
-def _wait_for_port(bootstrap_servers: str, timeout_s: float) -> None:
-    deadline = time.monotonic() + timeout_s
-    while True:
-        for address in bootstrap_servers.split(","):
-            host, _, port = address.strip().rpartition(":")
-            try:
-                socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s).close()
-                return
-            except (OSError, ValueError) as error:
-                cause = str(error)
-        if time.monotonic() >= deadline:
-            raise _unreachable(bootstrap_servers, cause)
-        time.sleep(0.3)
+def partition_count(admin: KafkaAdminClient, topic: str) -> int | None:
+    """How many partitions the topic has; None where there is no such topic."""
+    return len(admin.describe_topics([topic])[0]["partitions"]) or None
 
 
-def _unreachable(bootstrap_servers: str, cause: str) -> BrokerUnreachable:
-    return BrokerUnreachable(
-        f"no Kafka broker at {bootstrap_servers} ({cause}): start one (stream-engine kafka start), or name yours, "
-        "as host:port, in KAFKA_BOOTSTRAP_SERVERS"
-    )
-
-
-def _create(admin: KafkaAdminClient, name: str, partitions: int, replication_factor: int) -> bool:
-    options = {"num_partitions": partitions, "replication_factor": replication_factor}
+def _create(admin: KafkaAdminClient, plan: TopicPlan) -> bool:
+    options = {
+        "num_partitions": plan.partitions,
+        "replication_factor": plan.replication,
+        "configs": dict(plan.config),
+    }
     try:
-        admin.create_topics({name: options}, timeout_ms=10_000)
+        admin.create_topics({plan.name: options}, timeout_ms=10_000)
     except TopicAlreadyExistsError:
         return False  # another process was quicker
     except KafkaError as error:
-        raise RuntimeError(
-            f"topic {name} ({partitions} partitions, {replication_factor} replicas) cannot be made: {error}"
-        ) from error
-    log.info("made topic %s with %d partitions", name, partitions)
+        wanted = f"{plan.partitions} partitions, {plan.replication} replicas"
+        raise RuntimeError(f"topic {plan.name} ({wanted}) cannot be made: {error}") from error
+    log.info("made topic %s with %d partitions", plan.name, plan.partitions)
     return True

@@ -49,10 +49,19 @@ class KafkaSettings:
     bootstrap_servers: str = "127.0.0.1:9092"
     group_id: str = "stream-engine"
     bars_topic: str = "market.bars"
+    trades_topic: str = "market.trades"
+    windows_topic: str = "stream-engine.windows"
+    """Compacted: windows of sessions that have been quiet for long. As many partitions as the bars topic."""
+    standing_topic: str = "stream-engine.standing-queries"
+    answers_topic: str = "stream-engine.answers"
     dead_letter_suffix: str = ".dlq"
     partitions: int = 4
     """Partitions of topics that this project creates; a topic that exists is taken as it is."""
     replication_factor: int = 1
+    bars_retention_days: int = 365
+    """Of topics that this project creates, by the records' Kafka time stamps; 0: for ever."""
+    trades_retention_days: int = 7
+    dead_letter_retention_days: int = 30
     offset_reset: Literal["earliest", "latest", "fail"] = "earliest"
     """What to do where a partition has no committed offset, or one that has aged out."""
     poll_records: int = 500
@@ -80,7 +89,14 @@ class KafkaSettings:
         _require(self.partitions > 0, "kafka.partitions", "positive", self.partitions)
         _require(self.poll_records > 0, "kafka.poll_records", "positive", self.poll_records)
         _require(self.max_rebuild_records > 0, "kafka.max_rebuild_records", "positive", self.max_rebuild_records)
-        _require(bool(self.bars_topic), "kafka.bars_topic", "a topic name", self.bars_topic)
+        for name in ("bars_topic", "trades_topic", "windows_topic", "standing_topic", "answers_topic"):
+            _require(bool(getattr(self, name)), f"kafka.{name}", "a topic name", getattr(self, name))
+        topics = [self.bars_topic, self.trades_topic, self.windows_topic, self.standing_topic, self.answers_topic]
+        repeated = next((topic for topic in topics if topics.count(topic) > 1), None)
+        if repeated is not None:
+            raise ConfigError(f"kafka: {repeated!r} is named by two topic settings; each needs a topic of its own")
+        for name in ("bars_retention_days", "trades_retention_days", "dead_letter_retention_days"):
+            _require(getattr(self, name) >= 0, f"kafka.{name}", "zero or positive", getattr(self, name))
         self._check_security()
 
     @property

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from stream_engine.commands.options import Failure, Options, exit_on_terminate
+from stream_engine.commands.options import Failure, Options, exit_on_terminate, wrong_setting
+from stream_engine.config import ConfigError
 
 
 @click.command()
@@ -62,9 +63,9 @@ def produce(
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=Console(stderr=True)) as view:
             task = view.add_task(topic, total=len(bars))
-            sent = publish(
-                bars, config.kafka.bootstrap_servers, topic, speed, lambda count: view.advance(task, count)
-            )
+            sent = publish(bars, config.kafka, topic, speed, lambda count: view.advance(task, count))
+    except ConfigError as error:
+        raise wrong_setting(error) from error
     except (FeedError, RuntimeError, OSError) as error:  # RuntimeError: no broker, no topic, not confirmed
         raise Failure(str(error)) from error
     symbols = sorted({name for name, _ in bars})

@@ -102,9 +102,9 @@ def consumer(options: Options, until_stdin_closes: bool) -> None:
     """The process that reads Kafka: validates records, hands them to the engine, commits offsets."""
 
     def run(config: Config, stop: threading.Event) -> None:
+        from consumers.client import BrokerUnreachable
         from consumers.consumer import run_consumer
         from consumers.offsets import OffsetResetRequired
-        from consumers.topics import BrokerUnreachable
 
         try:
             run_consumer(config, stop)
@@ -200,6 +200,8 @@ def _check_broker(config: Config) -> None:
 
     try:
         ensure_topics(config.kafka, BROKER_WAIT_S)
+    except ConfigError as error:
+        raise wrong_setting(error) from error
     except RuntimeError as error:
         raise Failure(str(error)) from error
 

@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from kafka.errors import KafkaError
 
+from consumers.client import BrokerUnreachable
 from consumers.feed import FeedBar, FeedError, sample_bars
 from consumers.publish import publish
+from consumers.topics import open_admin, planned_topics
 from stream_engine.commands.http import request
 from stream_engine.commands.options import Failure, Options
 from stream_engine.commands.sse import EventFollower
+from stream_engine.config import KafkaSettings
 from stream_engine.demo.asking import Asker, metric
 from stream_engine.demo.report import Report
 from stream_engine.demo.service import PrivateService
@@ -27,6 +31,7 @@ from stream_engine.model.profile import EMBEDDED, Profile
 INSTRUMENTS = ("AAPL", "GOOG", "IBM", "MSFT")
 READY_TIMEOUT_S = 180.0
 APPLIED_TIMEOUT_S = 60.0
+REMOVE_TIMEOUT_S = 5.0
 PAIR_EVERY_S = 0.1
 SHOW_EVERY_S = 3.0
 OUTSIDE = "Who is the chief executive?"
@@ -50,7 +55,7 @@ def run(options: Options, bars: int, speed: float) -> None:
         bootstrap, given = stack.enter_context(_broker(report))
         service = PrivateService(options, bootstrap)
         if given:
-            stack.callback(_remove_topics, bootstrap, service.topic)
+            stack.callback(_remove_topics, service.kafka)
         stack.enter_context(service)
         with report.waiting("starting the engine, the consumer and the API"):
             service.await_ready(READY_TIMEOUT_S)
@@ -152,7 +157,7 @@ def _ask_while_publishing(
 
 
 def _publish(service: PrivateService, bars: Any, speed: float = 0.0) -> None:
-    publish(bars, service.bootstrap, service.topic, speed)
+    publish(bars, service.kafka, service.topic, speed)
 
 
 def _await_bars(client: httpx.Client, newest: dict[str, FeedBar]) -> None:
@@ -214,14 +219,12 @@ def _broker(report: Report) -> Iterator[tuple[str, bool]]:
         yield broker.bootstrap, False
 
 
-def _remove_topics(bootstrap: str, topic: str) -> None:
+def _remove_topics(settings: KafkaSettings) -> None:
     """Take the demo's own topics off a broker that stays."""
-    from kafka import KafkaAdminClient
-    from kafka.errors import KafkaError
-
-    with contextlib.suppress(KafkaError):
-        admin = KafkaAdminClient(bootstrap_servers=bootstrap.split(","))
+    with contextlib.suppress(KafkaError, BrokerUnreachable):
+        admin = open_admin(settings, REMOVE_TIMEOUT_S)
         try:
-            admin.delete_topics([name for name in admin.list_topics() if name.startswith(topic)])
+            existing = set(admin.list_topics())
+            admin.delete_topics([plan.name for plan in planned_topics(settings) if plan.name in existing])
         finally:
             admin.close()

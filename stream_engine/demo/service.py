@@ -17,6 +17,7 @@ from types import TracebackType
 
 from stream_engine.commands.options import Failure, Options
 from stream_engine.commands.serve import wait_until_ready
+from stream_engine.config import Config, KafkaSettings
 
 STOP_TIMEOUT_S = 60.0
 TAIL_LINES = 25
@@ -44,6 +45,10 @@ class PrivateService:
             **os.environ,
             "STREAM_ENGINE_KAFKA_BOOTSTRAP_SERVERS": bootstrap,
             "STREAM_ENGINE_KAFKA_BARS_TOPIC": self.topic,
+            "STREAM_ENGINE_KAFKA_TRADES_TOPIC": f"{name}.market.trades",
+            "STREAM_ENGINE_KAFKA_WINDOWS_TOPIC": f"{name}.windows",
+            "STREAM_ENGINE_KAFKA_STANDING_TOPIC": f"{name}.standing-queries",
+            "STREAM_ENGINE_KAFKA_ANSWERS_TOPIC": f"{name}.answers",
             "STREAM_ENGINE_KAFKA_GROUP_ID": name,
             "STREAM_ENGINE_BOARD_PATH": str(self._board_folder / "ready.board"),
             "STREAM_ENGINE_TRANSPORT_ENGINE": f"ipc://{self.folder}/engine.sock",
@@ -53,6 +58,11 @@ class PrivateService:
             **(settings or {}),
         }
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def kafka(self) -> KafkaSettings:
+        """The Kafka settings that its processes have."""
+        return Config.load(self._options.config_file, self.environment).kafka
 
     def __enter__(self) -> PrivateService:
         command = [sys.executable, "-m", "stream_engine.cli", *self._options.arguments()]

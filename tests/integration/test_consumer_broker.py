@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
+from consumers.client import BrokerUnreachable
 from consumers.consumer import Consumer
 from consumers.dead_letter import DeadLetterWriter
 from consumers.feed import read_bars
 from consumers.offsets import OffsetResetRequired
 from consumers.publish import publish
 from consumers.source import KafkaSource
-from consumers.topics import BrokerUnreachable, TopicMissing, ensure_topics
+from consumers.topics import TopicMissing, ensure_topics
 from stream_engine.config import Config, KafkaSettings, TransportSettings
 from stream_engine.messages import (
     Ack,
@@ -467,7 +468,7 @@ def test_bars_of_a_file_arrive_in_their_order(make: Callable[..., Bench], tmp_pa
         "Symbol,Date,Open,High,Low,Close\nX,2020-01-03,2,2,2,2\nX,2020-01-02,1,1,1,1\nY,2020-01-01,3,3,3,3\n"
     )
     counted: list[int] = []
-    assert publish(read_bars(path), bench.settings.bootstrap_servers, bench.topic, 50.0, counted.append) == 3
+    assert publish(read_bars(path), bench.settings, bench.topic, 50.0, counted.append) == 3
     assert counted == [1, 1, 1]
     engine = bench.engine("boot-1")
     bench.consume()
@@ -492,7 +493,7 @@ def test_it_reports_its_lag_and_counters(make: Callable[..., Bench]) -> None:
 def test_publishing_does_not_make_up_a_topic(make: Callable[..., Bench]) -> None:
     bench = make()
     with pytest.raises(TopicMissing, match=bench.topic):  # it lists what there is
-        publish([("X", {})], bench.settings.bootstrap_servers, bench.topic + "-absent")
+        publish([("X", {})], bench.settings, bench.topic + "-absent")
     assert bench.topic + "-absent" not in bench.viewer.topics()
 
 
