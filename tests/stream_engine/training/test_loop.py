@@ -26,7 +26,6 @@ def config(out: Path) -> TrainConfig:
         width=64,
         layers=2,
         feed_forward=64,
-        threads=1,
         amp=False,
         report_every=1,
         evaluate_every=3,
