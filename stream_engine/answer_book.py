@@ -1,4 +1,4 @@
-"""What was answered last, per session and standing query: the rule by which every change is told once, in order."""
+"""What was answered last, per session and standing query: by this rule every change is told once, in order."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from stream_engine.messages import AnswerChanged
 def supersedes(answer: AnswerChanged, last: AnswerChanged) -> bool:
     """Whether ``answer`` comes after ``last`` of the same session and query.
 
-    A version of one source is evaluated once: a replay evaluates it again, and that is no news. Versions of different
-    partitions cannot be compared, and a question that was changed is asked again at the same version."""
+    A version of one source is evaluated once: a replay evaluates it again, and that is no news. Versions of
+    different partitions cannot be compared, and a question that was changed is asked again at the same version."""
     if (answer.topic, answer.partition) != (last.topic, last.partition):
         return True
     if answer.session_version == last.session_version:

@@ -178,10 +178,12 @@ class StandingWrite(msgspec.Struct, frozen=True, tag=True):
 
 
 class RegistryApplied(msgspec.Struct, frozen=True, tag=True):
-    """Everything up to ``offset`` of the standing-query topic is applied, but for what was ``refused``."""
+    """Everything up to ``offset`` of the standing-query topic is applied, but for what was ``refused``;
+    ``snapshot`` is whether this answers a ``RegistrySnapshot``."""
 
     boot_id: str
     offset: int
+    snapshot: bool
     refused: tuple[Rejected, ...] = ()
 
 

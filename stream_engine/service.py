@@ -11,21 +11,26 @@ from stream_engine.assemble import build_engine
 from stream_engine.config import Config
 from stream_engine.engine import Engine
 from stream_engine.messages import (
+    AnswerChanged,
     Assign,
     Batch,
     ConsumerHello,
     ConsumerReport,
     Done,
-    ErrorReply,
+    Evaluations,
+    EvaluationsWritten,
     Event,
     FromEngine,
     Query,
+    RegistryHello,
+    RegistrySnapshot,
     Restore,
     Revoke,
     SessionDelete,
     SessionsRequest,
     Snapshot,
     SnapshotRequest,
+    StandingApply,
     StandingDelete,
     StandingPut,
     StandingQueries,
@@ -35,7 +40,9 @@ from stream_engine.messages import (
     ToEngine,
     Welcome,
 )
+from stream_engine.outbox import Outbox
 from stream_engine.queries import not_found
+from stream_engine.registration import Registration, no_query
 from stream_engine.session import Source
 from stream_engine.status import session_info, session_infos, status
 from stream_engine.transport import EngineServer, Peer
@@ -56,9 +63,11 @@ class EngineService:
         self._consumers: dict[bytes, float] = {}
         self._reports: dict[bytes, ConsumerReport] = {}
         self._owners: dict[Source, Peer] = {}
+        self._outbox = Outbox() if config.kafka.standing_topic else None
         self._started = time.monotonic()
         build = build or (lambda emit: build_engine(config.engine, emit, config))
         self.engine = build(self._publish)
+        self._registration = Registration(self.engine, self._server.send)
 
     def run(self, stop: threading.Event) -> None:
         """Serve until ``stop`` is set. The board is marked dead at the end, so that readers refuse at once."""
@@ -69,6 +78,8 @@ class EngineService:
                 for peer, message in self._server.receive(IDLE_WAIT_MS if idle else 0):
                     self._handle(peer, message)
                 idle = not self.engine.step()
+                self._hand_out_evaluations()
+                self._registration.expire()
                 for ack in self.engine.ingest.settle():
                     owner = self._owners.get(Source(ack.topic, ack.partition))
                     if owner is not None:
@@ -82,6 +93,18 @@ class EngineService:
     def _publish(self, event: Event) -> None:
         self._sequence += 1
         self._server.publish(self.engine.boot_id, self._sequence, event)
+        if self._outbox is not None and isinstance(event, AnswerChanged):
+            self._outbox.add(event)
+
+    def _hand_out_evaluations(self) -> None:
+        """To the owners of the partitions, before the acknowledgements that cover them."""
+        for source, number, answers in self._outbox.take() if self._outbox is not None else ():
+            owned, owner = self.engine.ingest.partitions.get(source), self._owners.get(source)
+            if owned is not None and owner is not None:
+                message = Evaluations(
+                    self.engine.boot_id, source.topic, source.partition, owned.generation, number, answers
+                )
+                self._server.send(owner, message)
 
     def _handle(self, peer: Peer, message: ToEngine) -> None:
         engine = self.engine
@@ -94,7 +117,10 @@ class EngineService:
         elif isinstance(message, Assign):
             if not engine.ingest.assign(message):
                 return  # the newer owner keeps its acknowledgements; this one's batches are refused
-            self._owners[Source(message.topic, message.partition)] = peer.unsolicited()
+            source = Source(message.topic, message.partition)
+            self._owners[source] = peer.unsolicited()
+            if self._outbox is not None:
+                self._outbox.again(source)
             log.info(
                 "partition %s/%d assigned: replay from %d, live from %d",
                 message.topic,
@@ -107,7 +133,21 @@ class EngineService:
             log.info("%d windows restored of %s/%d", len(message.windows), message.topic, message.partition)
         elif isinstance(message, Revoke):
             engine.ingest.revoke(message)
+            source = Source(message.topic, message.partition)
+            if self._outbox is not None and engine.ingest.partitions.get(source) is None:
+                self._outbox.drop(source)
             log.info("partition %s/%d revoked", message.topic, message.partition)
+        elif isinstance(message, EvaluationsWritten):
+            source = Source(message.topic, message.partition)
+            owned = engine.ingest.partitions.get(source)
+            if self._outbox is not None and owned is not None and owned.generation == message.generation:
+                self._outbox.written(source, message.number)
+        elif isinstance(message, RegistryHello | RegistrySnapshot | StandingApply):
+            self._registration.handle(peer, message)
+        elif isinstance(message, StandingPut) and self._config.kafka.standing_topic:
+            self._registration.put(peer, message)
+        elif isinstance(message, StandingDelete) and self._config.kafka.standing_topic:
+            self._registration.delete(peer, message)
         elif isinstance(message, ConsumerHello):
             self._consumers[peer.identity] = time.monotonic()
             self._server.send(peer.unsolicited(), Welcome(engine.boot_id, engine.settings.credits))
@@ -147,9 +187,9 @@ class EngineService:
                 return StandingQueries(engine.standing.all())
             case StandingRequest(id=str(query_id)):
                 query = engine.standing.get(query_id)
-                return StandingQueries((query,)) if query else _no_query(query_id)
+                return StandingQueries((query,)) if query else no_query(query_id)
             case StandingDelete(id=query_id):
-                return Done() if engine.unregister(query_id) else _no_query(query_id)
+                return Done() if engine.unregister(query_id) else no_query(query_id)
             case SnapshotRequest(session=session_id, query=query_id):
                 return Snapshot(self._sequence, engine.standing.answers(session_id, query_id))
         return status(engine, self._started, self._alive(), self._reports, self._server.malformed)
@@ -162,7 +202,3 @@ class EngineService:
                 del self._consumers[identity]
                 self._reports.pop(identity, None)
         return len(self._consumers)
-
-
-def _no_query(query_id: str) -> ErrorReply:
-    return ErrorReply(404, "not_found_error", f"no standing query {query_id!r}", param="id")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
+from stream_engine.answer_book import AnswerBook, supersedes
 from stream_engine.entry import Entry, entry_key, standing_entry
 from stream_engine.messages import AnswerChanged, StandingPut, StandingQuery
 from stream_engine.model.builder import TokenBuilder
@@ -22,6 +24,7 @@ class StandingRegistry:
         self._numbers = itertools.count(1)
         self._entries: dict[str, tuple[Entry, ...]] = {}
         self._answers: dict[tuple[str, str], AnswerChanged] = {}
+        self._told = AnswerBook()
 
     def put(self, request: StandingPut, class_name: str) -> StandingQuery:
         """Register, or replace the query of that id. Its earlier answers are forgotten when it changed."""
@@ -66,11 +69,20 @@ class StandingRegistry:
         for key in [key for key in self._answers if key[0] == session]:
             del self._answers[key]
 
+    def restore(self, told: Iterable[AnswerChanged]) -> None:
+        """What earlier lives of the engine, and other engines, have answered last."""
+        self._told.replace(told)
+
     def evaluated(self, answer: AnswerChanged, on: str) -> AnswerChanged | None:
         """Record an evaluation; returns the event to emit, or None where nothing changed and the query asked
-        for changes only."""
+        for changes only, or where this version was evaluated before (in a replay it is once more)."""
         key = (answer.session, answer.query)
-        previous = self._answers.get(key)
+        last = self._last(*key)
+        if last is not None and not supersedes(answer, last):
+            if last.session_version == answer.session_version:
+                self._answers[key] = last
+            return None
+        previous = last if last is not None and last.question == answer.question else None
         event = AnswerChanged(
             answer.session,
             answer.query,
@@ -91,6 +103,13 @@ class StandingRegistry:
         changed = previous is None or previous.answer != answer.answer
         return event if changed or on == "commit" else None
 
+    def _last(self, session: str, query: str) -> AnswerChanged | None:
+        here, told = self._answers.get((session, query)), self._told.get(session, query)
+        if here is None or told is None:
+            return here or told
+        same_source = (told.topic, told.partition) == (here.topic, here.partition)
+        return told if same_source and told.session_version > here.session_version else here
+
     def answered(self, session: str, query: str) -> bool:
         """Whether the query was evaluated for the session at least once."""
         return (session, query) in self._answers
@@ -109,6 +128,7 @@ class StandingRegistry:
     def _forget(self, query_id: str) -> None:
         self._queries.pop(query_id, None)
         self._entries.clear()
+        self._told.forget_query(query_id)
         for key in [key for key in self._answers if key[1] == query_id]:
             del self._answers[key]
 
