@@ -69,7 +69,7 @@ for command in (serve, produce, query, watch, demo, kafka, train):
 def main() -> None:
     """Entry point. Exit status: 0 done, 1 failed, 2 wrong usage or setting, 130 interrupted."""
     try:
-        status = cli.main(standalone_mode=False)
+        status = cli.main(prog_name="stream-engine", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         status = error.exit_code

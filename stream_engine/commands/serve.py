@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import signal
 import socket
 import sys
@@ -14,6 +15,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,6 +29,11 @@ from stream_engine.commands.options import (
 )
 from stream_engine.config import ApiSettings, Config, ConfigError
 from stream_engine.supervisor import ChildSpec, Supervisor, until_parent_ends
+
+if TYPE_CHECKING:
+    from stream_engine.service import EngineService
+
+log = logging.getLogger(__name__)
 
 PROBE_TIMEOUT_S = 3.0
 BROKER_WAIT_S = 10.0
@@ -80,22 +87,20 @@ def serve(context: click.Context, until_stdin_closes: bool) -> None:
     context.exit(supervisor.run())
 
 
-@serve.command()
+@serve.command(short_help="Sessions, model, ready board.")
 @until_stdin_closes
 @click.pass_obj
 def engine(options: Options, until_stdin_closes: bool) -> None:
     """The process that runs the model: sessions, steps, the ready board."""
 
     def run(config: Config, stop: threading.Event) -> None:
-        from stream_engine.service import EngineService
-
         with _only_engine_of(config.board.path):
-            EngineService(config).run(stop)
+            _engine(config).run(stop)
 
     _foreground(options, "engine", until_stdin_closes, run)
 
 
-@serve.command()
+@serve.command(short_help="Kafka to the engine.")
 @until_stdin_closes
 @click.pass_obj
 def consumer(options: Options, until_stdin_closes: bool) -> None:
@@ -116,7 +121,7 @@ def consumer(options: Options, until_stdin_closes: bool) -> None:
     _foreground(options, "consumer", until_stdin_closes, run)
 
 
-@serve.command()
+@serve.command(short_help="HTTP: answers, events, metrics.")
 @until_stdin_closes
 @click.pass_obj
 def api(options: Options, until_stdin_closes: bool) -> None:
@@ -145,6 +150,27 @@ def _foreground(
             run(config, stop)
         except ConfigError as error:
             raise wrong_setting(error) from error
+
+
+def _engine(config: Config) -> EngineService:
+    """The engine with its model loaded. Raises a Failure that names the setting at fault."""
+    import zmq
+
+    from stream_engine.service import EngineService
+
+    try:
+        return EngineService(config)
+    except ConfigError:
+        raise
+    except ImportError as error:
+        raise Failure(f"{error.name} is missing: pip install 'stream-engine[engine]'", SETTINGS_WRONG) from error
+    except zmq.ZMQError as error:
+        where = f"transport.engine, transport.events = {config.transport.engine}, {config.transport.events}"
+        raise Failure(f"{where}: {error}", SETTINGS_WRONG) from error
+    except (OSError, ValueError, RuntimeError) as error:
+        log.debug("the engine cannot start", exc_info=True)
+        reason = str(error).partition("\n")[0]
+        raise Failure(f"engine.model = {config.engine.model!r}: {reason}", SETTINGS_WRONG) from error
 
 
 def _child(options: Options, name: str) -> ChildSpec:

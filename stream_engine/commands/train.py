@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("--width", type=click.IntRange(32), default=192, show_default=True, help="Hidden size.")
 @click.option("--layers", type=click.IntRange(1), default=4, show_default=True)
 @click.option("--peak-rate", type=float, default=1.2e-3, show_default=True, help="Highest learning rate.")
-@click.option("--seed", type=int, default=7, show_default=True, help="The same seed gives the same weights.")
+@click.option("--seed", type=int, default=7, show_default=True, help="With shards, decides the weights.")
 @click.option("--shards", type=click.IntRange(1), default=2, show_default=True, help="CPU cores to use.")
 @click.option("--amp/--no-amp", default=True, show_default=True, help="Products in bfloat16.")
 @click.option("--stop-after", type=click.IntRange(1), help="End early at this step, with a checkpoint.")
@@ -58,6 +58,8 @@ def train(
       stream-engine train --out runs/mine
       stream-engine train --out runs/small --width 96 --layers 2 --steps 1000
     """
+    if batch % shards:
+        raise click.UsageError(f"--batch {batch} is no multiple of --shards {shards}")
     try:
         from stream_engine.training.loop import TrainConfig
         from stream_engine.training.loop import train as run

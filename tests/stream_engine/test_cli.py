@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ import pytest
 from stream_engine.commands.live_view import View, spark
 from stream_engine.commands.sse import ServerEvent, read_events
 from stream_engine.config import Config
+from stream_engine.model.profile import EMBEDDED, PROFILE_FILE, TOKENIZER_FILE
 
 COMMANDS = ("serve", "produce", "query", "watch", "demo", "kafka", "train")
 HEAVY = ("torch", "transformers", "tokenizers", "polars", "kafka", "zmq", "httpx", "rich", "fastapi", "numpy")
@@ -103,7 +105,7 @@ def test_help_names_every_command_and_shows_how() -> None:
 def test_help_of_a_command_has_examples(command: str) -> None:
     shown = cli(command, "--help")
     assert shown.returncode == 0
-    assert f"stream-engine {command}" in shown.stdout or command == "demo"
+    assert f"stream-engine {command}" in shown.stdout
 
 
 def test_help_imports_nothing_that_takes_time() -> None:
@@ -240,6 +242,33 @@ def test_kafka_status_of_a_folder_without_a_broker(tmp_path: Path) -> None:
     ended = cli("kafka", "status", "--data", str(tmp_path))
     assert ended.returncode == 1
     assert ended.stdout.startswith("stopped")
+
+
+def test_a_folder_without_weights_is_told_by_the_engine_in_one_line(tmp_path: Path) -> None:
+    for name in (PROFILE_FILE, TOKENIZER_FILE):
+        (tmp_path / name).write_bytes((EMBEDDED / name).read_bytes())
+    (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
+    ended = cli(
+        "serve",
+        "engine",
+        STREAM_ENGINE_ENGINE_MODEL=str(tmp_path),
+        STREAM_ENGINE_BOARD_PATH=str(tmp_path / "board"),
+        STREAM_ENGINE_TRANSPORT_ENGINE=f"ipc://{tmp_path}/e",
+        STREAM_ENGINE_TRANSPORT_EVENTS=f"ipc://{tmp_path}/v",
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1
+    assert f"engine.model = '{tmp_path}'" in ended.stderr
+    assert "mamba" in ended.stderr
+
+
+def test_two_engines_on_one_board_are_refused(tmp_path: Path) -> None:
+    board = tmp_path / "ready.board"
+    with board.with_name("ready.board.engine").open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        ended = cli("serve", "engine", STREAM_ENGINE_BOARD_PATH=str(board))
+    assert ended.returncode == 2
+    assert "another engine runs on it" in ended.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
