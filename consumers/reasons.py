@@ -28,6 +28,8 @@ class Reason(StrEnum):
     TIME_IN_FUTURE = "time_in_future"
     LATE = "late"
     SECOND_SOURCE = "second_source"
+    NOT_A_STANDING_QUERY = "not_a_standing_query"
+    QUESTION_NOT_SUPPORTED = "question_not_supported"
 
 
 @dataclass(frozen=True, slots=True)

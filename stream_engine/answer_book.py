@@ -7,6 +7,14 @@ from collections.abc import Iterable
 
 from stream_engine.messages import AnswerChanged
 
+KEY_SEPARATOR = "|"
+"""Between session and query id in the keys of the answers topic; so no query id holds it."""
+
+
+def answer_key(session: str, query: str) -> bytes:
+    """The key of the answers topic."""
+    return f"{session}{KEY_SEPARATOR}{query}".encode()
+
 
 def supersedes(answer: AnswerChanged, last: AnswerChanged) -> bool:
     """Whether ``answer`` comes after ``last`` of the same session and query.

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import uuid4
 
+from stream_engine.answer_book import KEY_SEPARATOR
 from stream_engine.engine import Engine
 from stream_engine.entry import entry_key
 from stream_engine.messages import (
@@ -35,8 +36,6 @@ from stream_engine.transport import Peer
 REGISTRY_LOST_S = 5.0
 """A registry greets every second: one that was not heard of for so long is away."""
 WRITE_WITHIN_S = 5.0
-KEY_SEPARATOR = "|"
-"""Between session and query id in the keys of the answers topic; so no query id holds it."""
 
 RegistryMessage = RegistryHello | RegistrySnapshot | StandingApply
 
