@@ -11,18 +11,29 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from consumers.dead_letter import DeadLetterWriter
 from consumers.engine_watch import EngineWatch, Presence
 from consumers.metrics import ConsumerMetrics
-from consumers.offsets import CommitPoint, plan_rebuild
+from consumers.offsets import CommitPoint, RebuildPlan, plan_rebuild
 from consumers.reasons import DeadLetter, RawRecord
 from consumers.records import parse_records
 from consumers.source import Change, KafkaSource, Partition, SourceEvent, SourceUnavailable
 from consumers.stream import PartitionStream, StreamState
 from consumers.topics import ensure_topics
+from consumers.windows import WindowLoad, WindowWriter, in_parts
 from stream_engine.config import Config
-from stream_engine.messages import Ack, ConsumerHello, ConsumerReport, FromEngine, Refused, Welcome
+from stream_engine.messages import (
+    Ack,
+    ConsumerHello,
+    ConsumerReport,
+    FromEngine,
+    Refused,
+    Restore,
+    Welcome,
+    Window,
+)
 from stream_engine.transport import EngineLink
 
 log = logging.getLogger(__name__)
@@ -39,23 +50,40 @@ LOG_EVERY_S = 30.0
 LOOKUP_RETRY_S = 1.0
 MAX_BATCHES_IN_FLIGHT = 256
 """Well under the socket's own bound, where a send would block."""
-MAX_PENDING_DEAD_LETTERS = 1_000
+MAX_PENDING_WRITES = 1_000
+MAX_LOADS = 4
+"""Partitions whose windows are read at the same time."""
 STOP_WAIT_S = 2.0
 CLOSE_WAIT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A partition whose start is planned, and whose windows are being read."""
+
+    plan: RebuildPlan
+    windows: WindowLoad
 
 
 class Consumer:
     """The loop's state. ``turn`` may be called by hand in tests; only one thread calls anything."""
 
     def __init__(
-        self, config: Config, source: KafkaSource, dead_letters: DeadLetterWriter, link: EngineLink
+        self,
+        config: Config,
+        source: KafkaSource,
+        dead_letters: DeadLetterWriter,
+        windows: WindowWriter,
+        link: EngineLink,
     ) -> None:
         self._config = config
         self._source = source
         self._dead_letters = dead_letters
+        self._windows = windows
         self._link = link
         self._watch = EngineWatch(time.monotonic())
         self._streams: dict[Partition, PartitionStream] = {}
+        self._starts: dict[Partition, _Start] = {}
         self._generation = 0
         self._next_commit = 0.0
         self._commit_deadline: float | None = None
@@ -135,6 +163,8 @@ class Consumer:
             letters = stream.acknowledge(message)
             self.metrics.acked += before - stream.records_in_flight
             self._write(letters, stream.generation)
+            for window in message.windows:
+                self._windows.write(stream.partition, window, stream.generation, message.last)
 
     def _restart_all(self, now: float) -> None:
         for stream in self._streams.values():
@@ -143,7 +173,8 @@ class Consumer:
 
     def _budget(self) -> int:
         """Records that may be polled now; 0 holds everything back."""
-        if self._watch.presence is not Presence.WELCOMED or self._dead_letters.pending >= MAX_PENDING_DEAD_LETTERS:
+        writes = max(self._dead_letters.pending, self._windows.pending)
+        if self._watch.presence is not Presence.WELCOMED or writes >= MAX_PENDING_WRITES:
             return 0
         if sum(stream.batches_in_flight for stream in self._streams.values()) >= MAX_BATCHES_IN_FLIGHT:
             return 0
@@ -156,10 +187,13 @@ class Consumer:
         stream = self._streams.get(event.partition)
         match event.change:
             case Change.REVOKED:
+                self._starts.pop(event.partition, None)
+                self._windows.forget(event.partition)
                 if stream is not None:
                     del self._streams[event.partition]
                     self._revoke(stream)
             case Change.ASSIGNED:
+                self._starts.pop(event.partition, None)
                 if stream is not None:
                     self._revoke(stream)
                 self._streams[event.partition] = PartitionStream(event.partition)
@@ -167,6 +201,7 @@ class Consumer:
             case Change.POSITION_LOST:
                 if stream is not None:
                     log.warning("%s: the log no longer holds the position %d", event.partition, stream.last + 1)
+                    self._starts.pop(event.partition, None)
                     stream.reset(now)
 
     def _revoke(self, stream: PartitionStream) -> None:
@@ -176,32 +211,60 @@ class Consumer:
         log.info("%s revoked", stream.partition)
 
     def _begin(self, stream: PartitionStream, now: float) -> None:
-        """Decide where to start, seek there, tell the engine. Seeks happen here, on the poll thread, never in the
-        listener, where one would race with fetches."""
-        kafka = self._config.kafka
+        """Decide where to start, have the windows read, then seek there and tell the engine."""
+        start = self._starts.get(stream.partition)
         try:
-            committed = stream.commit_point or self._source.committed(stream.partition)
-            beginning, end = self._source.bounds(stream.partition)
+            if start is None:
+                if len(self._starts) < MAX_LOADS:
+                    self._starts[stream.partition] = self._plan(stream)
+                return
+            stored = start.windows.result()
         except SourceUnavailable as error:
             log.warning("%s cannot start yet: %s", stream.partition, error)
+            self._starts.pop(stream.partition, None)
             stream.retry_at = now + LOOKUP_RETRY_S
             return
+        if stored is None:
+            return
+        del self._starts[stream.partition]
+        usable, stale = stored.windows, list(stored.stale)
+        if not start.plan.keeps_windows:
+            stale += [window.session for window in usable]
+            usable = ()
+        self._start(stream, start.plan, usable, stale)
+
+    def _plan(self, stream: PartitionStream) -> _Start:
+        # The committed floor first: the windows it counts on are in the topic by then.
+        kafka = self._config.kafka
+        committed = stream.commit_point or self._source.committed(stream.partition)
+        beginning, end = self._source.bounds(stream.partition)
         plan = plan_rebuild(committed, beginning, end, kafka.max_rebuild_records, kafka.offset_reset)
         if plan.warning:
             level = logging.INFO if committed is None else logging.WARNING
             log.log(level, "%s: %s", stream.partition, plan.warning)
+        return _Start(plan, WindowLoad(kafka, stream.partition))
+
+    def _start(
+        self, stream: PartitionStream, plan: RebuildPlan, windows: tuple[Window, ...], stale: list[str]
+    ) -> None:
+        # Seeks happen here, on the poll thread, never in the listener, where one would race with fetches.
         if not self._source.seek(stream.partition, plan.start):
             return  # taken away meanwhile; its event follows
         # Of the clock: it also grows over restarts, and when a partition comes back from another member.
         self._generation = max(self._generation + 1, time.time_ns() // 1_000)
         self._link.send(stream.begin(plan, self._generation))
+        for part in in_parts(windows):
+            self._link.send(Restore(*stream.partition, self._generation, part))
+        if stale:
+            log.warning("%s: %d windows of an earlier topic are deleted", stream.partition, len(stale))
+        assert stream.settled is not None
+        for session in stale:
+            stream.settled.hold(plan.live_from)
+            self._windows.delete(stream.partition, session, self._generation, plan.live_from)
         self.metrics.rebuilds += 1
         log.info(
-            "%s starts at %d, live from %d, generation %d",
-            stream.partition,
-            plan.start,
-            plan.live_from,
-            self._generation,
+            "%s starts at %d with %d windows, live from %d, generation %d",
+            *(stream.partition, plan.start, len(windows), plan.live_from, self._generation),
         )
 
     # --- records -----------------------------------------------------------------------------------
@@ -241,7 +304,7 @@ class Consumer:
             self.metrics.dead_lettered[str(letter.reason)] += 1
 
     def _on_confirmations(self) -> None:
-        for topic, partition, generation, offset in self._dead_letters.confirmed():
+        for topic, partition, generation, offset in (*self._dead_letters.confirmed(), *self._windows.confirmed()):
             stream = self._streams.get(Partition(topic, partition))
             if stream is not None and stream.generation == generation and stream.settled is not None:
                 stream.settled.release(offset)
@@ -283,7 +346,9 @@ class Consumer:
         """No more records; a moment for acknowledgements and dead letters on their way; then commit and let go."""
         deadline = time.monotonic() + STOP_WAIT_S
         while time.monotonic() < deadline and (
-            self._dead_letters.pending or any(stream.batches_in_flight for stream in self._streams.values())
+            self._dead_letters.pending
+            or self._windows.pending
+            or any(stream.batches_in_flight for stream in self._streams.values())
         ):
             for message in self._link.drain(POLL_MS):
                 self._on_message(message, time.monotonic())
@@ -302,6 +367,7 @@ class Consumer:
         closers: list[Callable[[], None]] = [
             lambda: self._source.close(CLOSE_WAIT_S),
             lambda: self._dead_letters.close(CLOSE_WAIT_S),
+            lambda: self._windows.close(CLOSE_WAIT_S),
             self._link.close,
         ]
         for close in closers:
@@ -333,4 +399,5 @@ def run_consumer(config: Config, stop: threading.Event) -> None:
     that trying again cannot help."""
     ensure_topics(config.kafka)
     source = KafkaSource(config.kafka, [config.kafka.bars_topic])
-    Consumer(config, source, DeadLetterWriter(config.kafka), EngineLink(config.transport)).run(stop)
+    writers = DeadLetterWriter(config.kafka), WindowWriter(config.kafka)
+    Consumer(config, source, *writers, EngineLink(config.transport)).run(stop)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Literal
 
@@ -38,16 +38,19 @@ class CommitPoint:
 
 
 class SettledOffsets:
-    """One partition in one generation: what the engine has acknowledged, minus what still awaits its dead letter.
+    """One partition in one generation: what the engine has acknowledged, minus what still has to be written.
 
     The commit point is the lowest contiguous settled offset; it never goes back. A record is settled when the
-    engine has acknowledged its batch and every dead letter of it is confirmed by the broker."""
+    engine has acknowledged its batch and everything that is written because of it (dead letters, windows) is
+    confirmed by the broker. An acknowledgement's floor counts once all of the acknowledgement is settled: it may
+    stand on windows that came with it."""
 
     def __init__(self, start: int, live_from: int) -> None:
         self._next = start
         self._live_from = live_from
         self._committable = live_from
         self._floor = min(start, live_from)
+        self._floors: deque[tuple[int, int]] = deque()
         self._awaiting: Counter[int] = Counter()
         self._lowest: list[int] = []
 
@@ -58,20 +61,20 @@ class SettledOffsets:
 
     @property
     def awaiting(self) -> int:
-        """Dead letters that the broker has not confirmed yet."""
+        """What is being written and not confirmed by the broker yet."""
         return self._awaiting.total()
 
     def hold(self, offset: int) -> None:
-        """A dead letter of this record is on its way: the record is not settled before ``release``."""
+        """Something is written because of this record: it is not settled before ``release``."""
         if not self._awaiting[offset]:
             heapq.heappush(self._lowest, offset)
         self._awaiting[offset] += 1
 
     def release(self, offset: int) -> None:
-        """One dead letter of this record is confirmed. Raises ValueError where none was awaited."""
+        """One write because of this record is confirmed. Raises ValueError where none was awaited."""
         if not self._awaiting[offset]:
             del self._awaiting[offset]
-            raise ValueError(f"no dead letter of offset {offset} is awaited")
+            raise ValueError(f"no write of offset {offset} is awaited")
         self._awaiting[offset] -= 1
         if not self._awaiting[offset]:
             del self._awaiting[offset]
@@ -81,25 +84,29 @@ class SettledOffsets:
         """The engine has applied everything up to ``last``; its live windows need nothing before ``floor``."""
         if last + 1 > self._next:
             self._next = last + 1
-            self._floor = floor
+            self._floors.append((last + 1, floor))
         self._advance()
 
     def _advance(self) -> None:
         while self._lowest and self._lowest[0] not in self._awaiting:
             heapq.heappop(self._lowest)
         settled = min(self._next, self._lowest[0]) if self._lowest else self._next
+        while self._floors and self._floors[0][0] <= settled:
+            self._floor = self._floors.popleft()[1]
         self._committable = max(self._committable, settled)
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildPlan:
     """``[start, live_from)`` refills windows silently; from ``live_from`` on records are new. ``warning`` says
-    what was lost or chosen, for the log; ``incomplete`` that records which the windows need are not read again."""
+    what was lost or chosen, for the log; ``incomplete`` that records which the windows need are not read again.
+    ``keeps_windows`` is False where windows in the compacted topic may be of another life of this topic."""
 
     start: int
     live_from: int
     warning: str | None = None
     incomplete: bool = False
+    keeps_windows: bool = True
 
 
 def plan_rebuild(
@@ -138,4 +145,5 @@ def plan_rebuild(
         )
     start = beginning if offset_reset == "earliest" else end
     warning = f"{found}; kafka.offset_reset = {offset_reset}: starts at {start}"
-    return RebuildPlan(start, start, warning, incomplete=committed is not None)
+    aged_out = committed is not None and committed.offset < beginning
+    return RebuildPlan(start, start, warning, incomplete=committed is not None, keeps_windows=aged_out)

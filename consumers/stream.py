@@ -111,8 +111,11 @@ class PartitionStream:
         return Batch(*self.partition, self.generation, follows, last, consumed, records)
 
     def acknowledge(self, ack: Ack) -> list[DeadLetter]:
-        """Apply an acknowledgement of this generation; dead letters for what the engine rejected."""
+        """Apply an acknowledgement of this generation; dead letters for what the engine rejected. It is settled
+        when they, and the windows that came with it, are confirmed."""
         assert self.settled is not None, "generations are given by begin()"
+        for _ in ack.windows:
+            self.settled.hold(ack.last)
         letters = []
         for rejected in ack.rejected:
             raw = self._held.get(rejected.offset)

@@ -20,6 +20,7 @@ from consumers.offsets import OffsetResetRequired
 from consumers.publish import publish
 from consumers.source import KafkaSource
 from consumers.topics import TopicMissing, ensure_topics
+from consumers.windows import WindowWriter
 from stream_engine.config import Config, KafkaSettings, TransportSettings
 from stream_engine.messages import (
     Ack,
@@ -110,6 +111,7 @@ class Bench:
             bootstrap_servers=bootstrap,
             group_id=prefix + "group",
             bars_topic=prefix + "bars",
+            windows_topic=prefix + "windows",
             partitions=partitions,
             **kafka,
         )
@@ -133,7 +135,8 @@ class Bench:
     def consume(self) -> Consumer:
         source = KafkaSource(self.settings, [self.topic])
         link = EngineLink(self.config.transport)
-        consumer = Consumer(self.config, source, DeadLetterWriter(self.settings), link)
+        writers = DeadLetterWriter(self.settings), WindowWriter(self.settings)
+        consumer = Consumer(self.config, source, *writers, link)
         stop = threading.Event()
 
         def run() -> None:

@@ -1,0 +1,250 @@
+"""The compacted topic of windows: written before a floor counts on them, read when a partition starts.
+
+A window lies in the partition that has the number of its session's own, under the key ``<topic>|<session>``; the
+value is msgpack, because volumes may be NaN. A null value is a deletion.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError
+
+from consumers.client import client_options
+from consumers.dead_letter import Confirmation
+from consumers.source import Partition, SourceUnavailable
+from stream_engine.config import KafkaSettings
+from stream_engine.messages import Window
+
+log = logging.getLogger(__name__)
+
+RETRY_AFTER_S = 1.0
+DELIVERY_TIMEOUT_MS = 30_000
+"""A partition's next owner may have written newer windows after that."""
+LOOKUP_TIMEOUT_MS = 5_000
+READ_POLL_MS = 500
+NO_PROGRESS_S = 30.0
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Window).decode
+
+
+class WindowsTopicTooSmall(RuntimeError):
+    """A partition of the source has no counterpart in the windows topic; the message says what to do."""
+
+
+@dataclass(slots=True)
+class _Write:
+    """A window on its way. ``tickets`` are what its confirmation settles."""
+
+    slot: tuple[int, bytes]
+    value: bytes | None
+    number: int
+    tickets: list[Confirmation]
+    future: Any = None
+    not_before: float = 0.0
+
+
+@dataclass(slots=True)
+class WindowWriter:
+    """Writes windows without waiting, and retries until each, or a newer one of its session, is confirmed. One
+    thread. An older window never follows a newer one: compaction would keep it."""
+
+    settings: KafkaSettings
+    producer: Any = None
+    _waiting: dict[tuple[int, bytes], _Write] = field(default_factory=dict)
+    _sent: list[_Write] = field(default_factory=list)
+    _newest: dict[tuple[int, bytes], int] = field(default_factory=dict)
+    _numbers: int = 0
+
+    def __post_init__(self) -> None:
+        """The topic must exist. Raises KafkaTimeoutError where no broker tells about it."""
+        self.producer = self.producer or KafkaProducer(
+            **client_options(self.settings),
+            client_id=f"{self.settings.group_id}-windows",
+            acks="all",
+            enable_idempotence=True,
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+            request_timeout_ms=DELIVERY_TIMEOUT_MS // 2,
+            linger_ms=5,
+            max_block_ms=2_000,  # the poll thread calls: it may not be held up for long
+            reconnect_backoff_max_ms=2_000,
+        )
+        self.producer.partitions_for(self.settings.windows_topic)
+
+    @property
+    def pending(self) -> int:
+        """Windows not confirmed yet."""
+        return len(self._waiting) + len(self._sent)
+
+    def write(self, source: Partition, window: Window, generation: int, offset: int) -> None:
+        """Write the window, or the deletion; its confirmation names the generation and the offset."""
+        self._put(source, window.session, _encode(window) if window.bars else None, generation, offset)
+
+    def delete(self, source: Partition, session: str, generation: int, offset: int) -> None:
+        self._put(source, session, None, generation, offset)
+
+    def _put(self, source: Partition, session: str, value: bytes | None, generation: int, offset: int) -> None:
+        slot = (source.partition, _key(source.topic, session))
+        self._numbers += 1
+        self._newest[slot] = self._numbers
+        replaced = self._waiting.pop(slot, None)
+        tickets = [Confirmation(*source, generation, offset), *(replaced.tickets if replaced else ())]
+        self._waiting[slot] = _Write(slot, value, self._numbers, tickets)
+
+    def forget(self, source: Partition) -> None:
+        """The partition has another owner: what was not sent yet must not follow its windows."""
+        begin = _key(source.topic, "")
+        for slot in [slot for slot in self._waiting if slot[0] == source.partition and slot[1].startswith(begin)]:
+            del self._waiting[slot]
+
+    def confirmed(self) -> list[Confirmation]:
+        """Push on what waits, and return what the broker has confirmed since the last call."""
+        self._push()
+        done: list[Confirmation] = []
+        sent, self._sent = self._sent, []
+        for index, write in enumerate(sent):
+            if not write.future.is_done:
+                self._sent.append(write)
+            elif write.future.succeeded():
+                done.extend(write.tickets)
+            elif self._newest[write.slot] == write.number:
+                self._retry(write, write.future.exception)
+            else:  # a newer window takes its place
+                newer = self._waiting.get(write.slot) or next(
+                    (later for later in sent[index + 1 :] if later.slot == write.slot), None
+                )
+                (done if newer is None else newer.tickets).extend(write.tickets)
+        return done
+
+    def _push(self) -> None:
+        now = time.monotonic()
+        for write in [write for write in self._waiting.values() if write.not_before <= now]:
+            partition, key = write.slot
+            del self._waiting[write.slot]
+            try:
+                write.future = self.producer.send(
+                    self.settings.windows_topic, key=key, value=write.value, partition=partition
+                )
+            except KafkaError as error:
+                self._retry(write, error)
+                return  # the broker is away: each further try would block as long again
+            self._sent.append(write)
+
+    def _retry(self, write: _Write, error: BaseException) -> None:
+        log.warning("window not written, trying again: %s: %s", type(error).__name__, error)
+        write.not_before = time.monotonic() + RETRY_AFTER_S
+        self._waiting[write.slot] = write
+
+    def close(self, timeout_s: float) -> None:
+        self.producer.close(timeout=timeout_s)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWindows:
+    """What the topic holds for one partition. ``stale`` are sessions whose window lies behind the end of the
+    source: it is of an earlier topic of that name."""
+
+    windows: tuple[Window, ...]
+    stale: tuple[str, ...]
+
+
+def read_windows(settings: KafkaSettings, source: Partition) -> StoredWindows:
+    """The windows of one partition, up to the topic's end as of now.
+
+    Raises SourceUnavailable, and WindowsTopicTooSmall."""
+    consumer = KafkaConsumer(
+        **client_options(settings),
+        client_id=f"{settings.group_id}-windows",
+        group_id=None,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
+    try:
+        return _read(consumer, settings.windows_topic, source)
+    except KafkaError as error:
+        raise SourceUnavailable(f"windows of {source}: {type(error).__name__}: {error}") from error
+    finally:
+        consumer.close(timeout_ms=LOOKUP_TIMEOUT_MS)
+
+
+def _read(consumer: Any, topic: str, source: Partition) -> StoredWindows:
+    known = consumer.partitions_for_topic(topic) or set()
+    if known and source.partition not in known:
+        raise WindowsTopicTooSmall(
+            f"topic {topic} has {len(known)} partitions, and {source} needs one of its number: give it as many as "
+            f"{source.topic} has (kafka-topics --alter --topic {topic} --partitions N); its messages stay valid"
+        )
+    tp = TopicPartition(topic, source.partition)
+    consumer.assign([tp])
+    end = consumer.end_offsets([tp], timeout_ms=LOOKUP_TIMEOUT_MS)[tp]
+    consumer.seek_to_beginning(tp)
+    begin = _key(source.topic, "")
+    found: dict[str, Window] = {}
+    moved = time.monotonic()
+    while consumer.position(tp, timeout_ms=LOOKUP_TIMEOUT_MS) < end:
+        polled = consumer.poll(timeout_ms=READ_POLL_MS)
+        if polled:
+            moved = time.monotonic()
+        elif time.monotonic() - moved > NO_PROGRESS_S:
+            raise SourceUnavailable(f"windows of {source}: no answer for {NO_PROGRESS_S:.0f} s")
+        for record in (record for records in polled.values() for record in records):
+            if record.key is not None and record.key.startswith(begin):
+                _enter(found, record.key[len(begin) :].decode(errors="replace"), record.value)
+    origin = TopicPartition(*source)
+    length = consumer.end_offsets([origin], timeout_ms=LOOKUP_TIMEOUT_MS)[origin]
+    usable = tuple(window for window in found.values() if window.offset < length)
+    return StoredWindows(usable, tuple(name for name, window in found.items() if window.offset >= length))
+
+
+def _enter(found: dict[str, Window], session: str, value: bytes | None) -> None:
+    if value is None:
+        found.pop(session, None)
+        return
+    try:
+        window = _decode(value)
+    except msgspec.DecodeError as error:
+        log.warning("the window of %r cannot be read: %s", session, error)
+        return
+    before = found.get(session)
+    # A message that an earlier owner had on its way may come after the newer one.
+    if before is None or before.offset <= window.offset:
+        found[session] = window
+
+
+def _key(topic: str, session: str) -> bytes:
+    return f"{topic}|{session}".encode()
+
+
+class WindowLoad:
+    """``read_windows`` beside the poll thread, which goes on polling meanwhile."""
+
+    def __init__(self, settings: KafkaSettings, source: Partition) -> None:
+        self._outcome: StoredWindows | Exception | None = None
+
+        def read() -> None:
+            try:
+                self._outcome = read_windows(settings, source)
+            except Exception as error:  # the poll thread raises it, or tries again
+                self._outcome = error
+
+        threading.Thread(target=read, name=f"windows-{source}", daemon=True).start()
+
+    def result(self) -> StoredWindows | None:
+        """None while it is being read. Raises what reading raised."""
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return self._outcome
+
+
+def in_parts(windows: Iterable[Window], size: int = 500) -> list[tuple[Window, ...]]:
+    """Windows in messages of a bounded size."""
+    whole = tuple(windows)
+    return [whole[start : start + size] for start in range(0, len(whole), size)]
