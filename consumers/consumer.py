@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from consumers.dead_letter import DeadLetterWriter
 from consumers.engine_watch import EngineWatch, Presence
@@ -19,15 +20,20 @@ from consumers.metrics import ConsumerMetrics
 from consumers.offsets import CommitPoint, RebuildPlan, plan_rebuild
 from consumers.reasons import DeadLetter, RawRecord
 from consumers.records import parse_records
+from consumers.registry import Registry
+from consumers.sink import AnswerSink
 from consumers.source import Change, KafkaSource, Partition, SourceEvent, SourceUnavailable
 from consumers.stream import PartitionStream, StreamState
 from consumers.topics import ensure_topics
 from consumers.windows import WindowLoad, WindowWriter, in_parts
+from stream_engine.answer_book import AnswerBook
 from stream_engine.config import Config
 from stream_engine.messages import (
     Ack,
     ConsumerHello,
     ConsumerReport,
+    Evaluations,
+    EvaluationsWritten,
     FromEngine,
     Refused,
     Restore,
@@ -75,12 +81,17 @@ class Consumer:
         dead_letters: DeadLetterWriter,
         windows: WindowWriter,
         link: EngineLink,
+        answers: AnswerSink | None = None,
+        registry: Registry | None = None,
     ) -> None:
+        """``answers`` and ``registry`` are absent where the engine alone keeps the standing queries."""
         self._config = config
         self._source = source
         self._dead_letters = dead_letters
         self._windows = windows
         self._link = link
+        self._answers = answers
+        self._registry = registry
         self._watch = EngineWatch(time.monotonic())
         self._streams: dict[Partition, PartitionStream] = {}
         self._starts: dict[Partition, _Start] = {}
@@ -109,7 +120,8 @@ class Consumer:
         self._on_confirmations()
         if self._watch.presence is Presence.WELCOMED:
             for stream in self._streams.values():
-                if stream.state is StreamState.WAITING and now >= stream.retry_at:
+                waiting = stream.state is StreamState.WAITING and now >= stream.retry_at
+                if waiting and self._registered(stream):
                     self._begin(stream, now)
         budget = self._budget()
         streaming = {p for p, s in self._streams.items() if s.state is StreamState.STREAMING}
@@ -128,6 +140,14 @@ class Consumer:
 
     # --- the engine --------------------------------------------------------------------------------
 
+    def _registered(self, stream: PartitionStream) -> bool:
+        """No session goes live before the engine knows its standing queries and what they answered last."""
+        if self._registry is None:
+            return True
+        if self._registry.failure is not None:
+            raise self._registry.failure
+        return self._registry.ready_for(self._watch.boot_id, stream.since)
+
     def _keep_engine(self, now: float) -> None:
         if self._watch.check(now):
             log.warning("the engine is silent: holding records back until it answers")
@@ -143,7 +163,7 @@ class Consumer:
             if self._watch.welcome(message.boot_id, message.credits, now):
                 log.info("welcomed by engine %s with %d credits", message.boot_id, message.credits)
                 self._restart_all(now)
-        elif isinstance(message, Ack | Refused):
+        elif isinstance(message, Ack | Refused | Evaluations):
             if self._watch.heard(message.boot_id, now):
                 log.warning("a new engine answers (boot %s)", message.boot_id)
                 self._restart_all(now)
@@ -159,6 +179,11 @@ class Consumer:
                 log.warning("%s refused by the engine: %s: starting it again", stream.partition, message.reason)
                 stream.reset(now)
                 return
+            if isinstance(message, Evaluations):
+                assert stream.settled is not None
+                for offset in self._answers.take(message) if self._answers is not None else ():
+                    stream.settled.hold(offset)
+                return
             before = stream.records_in_flight
             letters = stream.acknowledge(message)
             self.metrics.acked += before - stream.records_in_flight
@@ -173,7 +198,8 @@ class Consumer:
 
     def _budget(self) -> int:
         """Records that may be polled now; 0 holds everything back."""
-        writes = max(self._dead_letters.pending, self._windows.pending)
+        answers = self._answers.pending if self._answers is not None else 0
+        writes = max(self._dead_letters.pending, self._windows.pending, answers)
         if self._watch.presence is not Presence.WELCOMED or writes >= MAX_PENDING_WRITES:
             return 0
         if sum(stream.batches_in_flight for stream in self._streams.values()) >= MAX_BATCHES_IN_FLIGHT:
@@ -196,7 +222,7 @@ class Consumer:
                 self._starts.pop(event.partition, None)
                 if stream is not None:
                     self._revoke(stream)
-                self._streams[event.partition] = PartitionStream(event.partition)
+                self._streams[event.partition] = PartitionStream(event.partition, now)
                 log.info("%s assigned", event.partition)
             case Change.POSITION_LOST:
                 if stream is not None:
@@ -308,6 +334,12 @@ class Consumer:
             stream = self._streams.get(Partition(topic, partition))
             if stream is not None and stream.generation == generation and stream.settled is not None:
                 stream.settled.release(offset)
+        for written in self._answers.confirmed() if self._answers is not None else ():
+            stream = self._streams.get(Partition(written.topic, written.partition))
+            if stream is not None and stream.generation == written.generation and stream.settled is not None:
+                stream.settled.release(written.offset)
+                if written.number:
+                    self._link.send(EvaluationsWritten(*stream.partition, stream.generation, written.number))
 
     # --- commits -----------------------------------------------------------------------------------
 
@@ -348,6 +380,7 @@ class Consumer:
         while time.monotonic() < deadline and (
             self._dead_letters.pending
             or self._windows.pending
+            or (self._answers is not None and self._answers.pending)
             or any(stream.batches_in_flight for stream in self._streams.values())
         ):
             for message in self._link.drain(POLL_MS):
@@ -368,6 +401,7 @@ class Consumer:
             lambda: self._source.close(CLOSE_WAIT_S),
             lambda: self._dead_letters.close(CLOSE_WAIT_S),
             lambda: self._windows.close(CLOSE_WAIT_S),
+            *([] if self._answers is None else [partial(self._answers.close, CLOSE_WAIT_S)]),
             self._link.close,
         ]
         for close in closers:
@@ -400,4 +434,17 @@ def run_consumer(config: Config, stop: threading.Event) -> None:
     ensure_topics(config.kafka)
     source = KafkaSource(config.kafka, [config.kafka.bars_topic])
     writers = DeadLetterWriter(config.kafka), WindowWriter(config.kafka)
-    Consumer(config, source, *writers, EngineLink(config.transport)).run(stop)
+    link = EngineLink(config.transport)
+    if not config.kafka.standing_topic:
+        Consumer(config, source, *writers, link).run(stop)
+        return
+    book = AnswerBook()
+    registry = Registry(config, book)
+    ended = threading.Event()
+    thread = threading.Thread(target=registry.run, args=(ended,), name="registry")
+    thread.start()
+    try:
+        Consumer(config, source, *writers, link, AnswerSink(config.kafka, book), registry).run(stop)
+    finally:
+        ended.set()
+        thread.join()

@@ -40,8 +40,10 @@ class _InFlight:
 class PartitionStream:
     """Batches out, acknowledgements in. Offsets are Kafka's; ``generation`` fences what is of earlier starts."""
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, since: float = 0.0) -> None:
+        """``since`` is when the partition was assigned, on the caller's clock."""
         self.partition = partition
+        self.since = since
         self.state = StreamState.WAITING
         self.generation = 0
         self.last = -1

@@ -49,16 +49,19 @@ def planned_topics(settings: KafkaSettings, bars_partitions: int | None = None) 
     bars, trades = settings.bars_topic, settings.trades_topic
     records, ticks = _kept(settings.bars_retention_days), _kept(settings.trades_retention_days)
     letters = _kept(settings.dead_letter_retention_days)
-    table = (
+    table = [
         (bars, "bars in", many, records),
         (trades, "trades in", many, ticks),
         (bars + suffix, "bars that could not be taken", 1, letters),
         (trades + suffix, "trades that could not be taken", 1, letters),
-        (settings.standing_topic + suffix, "standing queries that could not be taken", 1, letters),
         (settings.windows_topic, "windows of quiet sessions", bars_partitions or many, COMPACTED),
-        (settings.standing_topic, "standing queries", 1, COMPACTED),
-        (settings.answers_topic, "answers of standing queries", many, COMPACTED),
-    )
+    ]
+    if settings.standing_topic:
+        table += [
+            (settings.standing_topic + suffix, "standing queries that could not be taken", 1, letters),
+            (settings.standing_topic, "standing queries", 1, COMPACTED),
+            (settings.answers_topic, "answers of standing queries", many, COMPACTED),
+        ]
     return tuple(
         TopicPlan(name, purpose, partitions, settings.replication_factor, config)
         for name, purpose, partitions, config in table

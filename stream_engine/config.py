@@ -53,6 +53,7 @@ class KafkaSettings:
     windows_topic: str = "stream-engine.windows"
     """Compacted: windows of sessions that have been quiet for long. As many partitions as the bars topic."""
     standing_topic: str = "stream-engine.standing-queries"
+    """Compacted, one partition. Empty: the engine alone keeps the standing queries, and a restart forgets them."""
     answers_topic: str = "stream-engine.answers"
     dead_letter_suffix: str = ".dlq"
     partitions: int = 4
@@ -89,7 +90,9 @@ class KafkaSettings:
         _require(self.partitions > 0, "kafka.partitions", "positive", self.partitions)
         _require(self.poll_records > 0, "kafka.poll_records", "positive", self.poll_records)
         _require(self.max_rebuild_records > 0, "kafka.max_rebuild_records", "positive", self.max_rebuild_records)
-        for name in ("bars_topic", "trades_topic", "windows_topic", "standing_topic", "answers_topic"):
+        _require(self.replication_factor > 0, "kafka.replication_factor", "positive", self.replication_factor)
+        _require(self.session_timeout_ms > 0, "kafka.session_timeout_ms", "positive", self.session_timeout_ms)
+        for name in ("bars_topic", "trades_topic", "windows_topic", "answers_topic"):
             _require(bool(getattr(self, name)), f"kafka.{name}", "a topic name", getattr(self, name))
         topics = [self.bars_topic, self.trades_topic, self.windows_topic, self.standing_topic, self.answers_topic]
         repeated = next((topic for topic in topics if topics.count(topic) > 1), None)
@@ -192,7 +195,7 @@ class BoardSettings:
     def __post_init__(self) -> None:
         _require(self.slots > 0, "board.slots", "positive", self.slots)
         _require(self.max_sessions > 0, "board.max_sessions", "positive", self.max_sessions)
-        _require(self.lease_s > 0, "board.lease_s", "positive", self.lease_s)
+        _require(0 < self.lease_s <= 3600, "board.lease_s", "positive, at most an hour", self.lease_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +229,9 @@ class ApiSettings:
     def __post_init__(self) -> None:
         _require(0 <= self.port < 65536, "api.port", "0..65535", self.port)
         _require(self.workers > 0, "api.workers", "positive", self.workers)
-        _require(self.event_queue > 0, "api.event_queue", "positive", self.event_queue)
+        for name in ("engine_timeout_s", "max_body_bytes", "event_queue", "heartbeat_s"):
+            _require(getattr(self, name) > 0, f"api.{name}", "positive", getattr(self, name))
+        _require(self.max_wait_ms >= 0, "api.max_wait_ms", "zero or positive", self.max_wait_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +275,7 @@ def _read_toml(file: Path) -> dict[str, dict[str, Any]]:
         content = tomllib.loads(file.read_text())
     except OSError as error:
         raise ConfigError(f"configuration file {file}: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"configuration file {file}: {error}") from error
     for section, settings in content.items():
         if not isinstance(settings, dict):
