@@ -56,6 +56,8 @@ class Ingest:
                     # A session that waits to go live after its replay does so without records.
                     if not work.started and self._sessions[name].state is not SessionState.REBUILDING:
                         del self._scheduler.commits[name]
+        if owned is not before:
+            owned.deleted.clear()  # the sessions left this engine only: their windows serve the new start
         owned.incomplete = message.incomplete
         self._publication.applied(owned)
         return True
@@ -118,8 +120,9 @@ class Ingest:
         work.taken = []
 
     def _queue(self, owned: Partition, waiting: OpenBatch, record: Record) -> None:
+        live = record.offset >= owned.live_from
         if record.offset < owned.applied:
-            self._count_duplicate(waiting)
+            self._count_duplicate(waiting, live)
             return
         session = self._sessions.get(record.key)
         if session is None:
@@ -134,12 +137,11 @@ class Ingest:
             waiting.unsettled += 1
             work.taken.append((record, waiting))
         elif record.offset <= session.offset:
-            self._count_duplicate(waiting)
-        elif record.offset < owned.live_from:
+            self._count_duplicate(waiting, live)
+        elif not live:
             session.move_to(SessionState.REBUILDING)
             session.apply(record)
             self._counters["replayed_total"] += 1
-            waiting.applied += 1
         else:
             waiting.unsettled += 1
             self._scheduler.add_commit(session.id).records.append((record, waiting))
@@ -156,8 +158,8 @@ class Ingest:
         owned.sessions.add(session.id)
         return session
 
-    def _count_duplicate(self, waiting: OpenBatch) -> None:
-        waiting.duplicates += 1
+    def _count_duplicate(self, waiting: OpenBatch, live: bool) -> None:
+        waiting.duplicates += live
         self._counters["duplicates_total"] += 1
 
     def _floor(self, name: str) -> int | None:

@@ -203,7 +203,8 @@ class Ack(msgspec.Struct, frozen=True, tag=True):
     partition still needs: it goes into the offset commit's metadata and is where a rebuild starts.
     ``late`` and ``conflicts`` are records that the engine did not apply, with the reason, for the
     dead-letter topic; the consumer still holds their bytes until the acknowledgement. ``windows`` must be
-    written before ``floor`` is committed: it counts on them. ``applied`` and ``duplicates`` count records."""
+    written before ``floor`` is committed: it counts on them. ``applied``, ``duplicates`` and ``late`` count the
+    live records: each is one of them, rejected with another reason, or was not in the batch's ``records``."""
 
     boot_id: str
     topic: str
@@ -215,6 +216,7 @@ class Ack(msgspec.Struct, frozen=True, tag=True):
     windows: tuple[Window, ...] = ()
     applied: int = 0
     duplicates: int = 0
+    late: int = 0
 
 
 class Rejected(msgspec.Struct, frozen=True, array_like=True):

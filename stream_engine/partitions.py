@@ -23,13 +23,15 @@ class PartitionState(Enum):
 
 @dataclass(slots=True)
 class OpenBatch:
-    """A batch whose records are not all settled; ``unsettled`` counts those."""
+    """A batch whose records are not all settled; ``unsettled`` counts those. The others count its live records:
+    ``applied`` those that went through a commit, also the ``late`` ones, of which no bar was taken."""
 
     last: int
     unsettled: int
     rejected: list[Rejected] = field(default_factory=list)
     applied: int = 0
     duplicates: int = 0
+    late: int = 0
 
 
 @dataclass(slots=True)
@@ -90,6 +92,7 @@ class PartitionTable:
         if owned is not None and message.start <= owned.applied and message.live_from <= owned.applied:
             owned.generation = message.generation
             owned.taken = message.start - 1
+            owned.live_from = message.live_from
             owned.open.clear()
             return owned
         state = PartitionState.LIVE if message.live_from <= message.start else PartitionState.REPLAYING
@@ -131,7 +134,7 @@ class PartitionTable:
             done.append(owned.open.popleft())
         if not done:
             return None
-        last = done[-1].last
+        last, late = done[-1].last, sum(batch.late for batch in done)
         owned.applied = max(owned.applied, last + 1)
         windows = self._windows_of(owned)
         floors = [floor for session in owned.sessions if (floor := self._floor_of(session)) is not None]
@@ -144,8 +147,9 @@ class PartitionTable:
             min([*floors, owned.applied]),
             tuple(rejected for batch in done for rejected in batch.rejected),
             windows,
-            sum(batch.applied for batch in done),
+            sum(batch.applied for batch in done) - late,
             sum(batch.duplicates for batch in done),
+            late,
         )
 
     def _refuse(self, batch: Batch, expected: int | None, reason: str) -> Refused:

@@ -158,6 +158,7 @@ class Planner:
                 times = ", ".join(str(stored.bar.time_us) for stored in change.late)
                 detail = f"older than the region's first bar: bar time {times} us"
                 batch.rejected.append(Rejected(record.offset, "late", detail))
+                batch.late += len(change.late) == len(record.bars)
                 self._counters["late_bars_total"] += len(change.late)
             self._counters["bars_total"] += len(record.bars) - len(change.late)
         self._counters["swaps_total"] += session.swaps - swaps

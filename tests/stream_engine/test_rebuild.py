@@ -109,3 +109,48 @@ def test_a_deleted_session_leaves_the_compacted_topic(
     log.feed(bench, 1, 71, 80)
     bench.engine.drop_session(bench.engine.sessions["A"])
     assert bench.engine.ingest.partitions.all()[0].deleted == []  # no window of the second life was written
+
+
+def test_windows_stay_when_the_partition_comes_back_after_another_engine_had_it(
+    make_bench: Callable[..., Any], make_record: Callable[..., Record]
+) -> None:
+    log = Log([make_record("A", offset) for offset in range(120)])
+    bench = make_bench()
+    log.start(bench, 1)
+    log.feed(bench, 1, 0, 100)
+    window = log.windows["A"]
+    other = make_bench()
+    log.start(other, 2)
+    log.feed(other, 2, 100, 110)
+    log.start(bench, 3)  # without a revocation: that consumer was killed
+    log.feed(bench, 3, 110, 111)
+    assert log.windows["A"] == window  # its sessions were dropped, which deletes nothing
+    log.feed(other, 2, 110, 111)
+    assert bench.engine.sessions["A"].tokens == other.engine.sessions["A"].tokens
+
+
+def test_every_live_record_is_counted_once(
+    make_bench: Callable[..., Any], make_record: Callable[..., Record]
+) -> None:
+    bench = make_bench()
+    ingest = bench.engine.ingest
+
+    def acknowledged(generation: int, follows: int, records: list[Record]) -> Ack:
+        batch = Batch(TOPIC, 0, generation, follows, records[-1].offset, len(records), tuple(records))
+        assert ingest.take(batch) is None
+        bench.engine.run_until_idle()
+        (ack,) = ingest.settle()
+        return ack
+
+    ingest.assign(Assign(TOPIC, 0, 1, 0, 10))
+    records = [make_record("A", offset) for offset in range(20)]
+    ack = acknowledged(1, -1, records)
+    assert (ack.applied, ack.duplicates, ack.late) == (10, 0, 0)  # the replayed ones were counted before
+    half_late = make_record("A", 21, 20)
+    half_late = Record("A", 21, half_late.timestamp_ms, (make_record("A", 0, -5).bars[0], *half_late.bars))
+    ack = acknowledged(1, 19, [make_record("A", 20, -9), half_late])
+    assert (ack.applied, ack.duplicates, ack.late) == (1, 0, 1)
+    assert [rejected.offset for rejected in ack.rejected] == [20, 21]
+    ingest.assign(Assign(TOPIC, 0, 2, 15, 18))
+    ack = acknowledged(2, 14, [*records[15:], make_record("A", 22, 21)])
+    assert (ack.applied, ack.duplicates, ack.late) == (1, 2, 0)
