@@ -1,0 +1,132 @@
+"""Windows on their way to the compacted topic: order and confirmation, with a producer that the test plays."""
+
+from __future__ import annotations
+
+import pytest
+from kafka.errors import KafkaTimeoutError
+
+from consumers import windows as module
+from consumers.dead_letter import Confirmation
+from consumers.source import Partition
+from consumers.windows import WindowWriter, in_parts
+from stream_engine.config import KafkaSettings
+from stream_engine.messages import Bar, Window, WindowBar, WindowUnits
+
+SOURCE = Partition("market.bars", 1)
+
+
+class Future:
+    def __init__(self) -> None:
+        self.exception: BaseException | None = None
+        self.is_done = False
+
+    def succeeded(self) -> bool:
+        return self.is_done and self.exception is None
+
+    def end(self, exception: BaseException | None = None) -> None:
+        self.is_done, self.exception = True, exception
+
+
+class Producer:
+    def __init__(self) -> None:
+        self.sent: list[tuple[bytes, bytes | None, int]] = []
+        self.futures: list[Future] = []
+
+    def partitions_for(self, topic: str) -> set[int]:
+        assert topic == "stream-engine.windows"
+        return {0, 1}
+
+    def send(self, topic: str, key: bytes, value: bytes | None, partition: int) -> Future:
+        self.sent.append((key, value, partition))
+        self.futures.append(Future())
+        return self.futures[-1]
+
+    def close(self, timeout: float) -> None:
+        pass
+
+
+def window(session: str, offset: int) -> Window:
+    bar = WindowBar(Bar(0, 1.0, 1.0, 1.0, 1.0, float("nan")), offset, 0)
+    return Window(session, offset, 0, 0, WindowUnits(60, 1.0, 1.0, 1.0, 1), (bar,))
+
+
+@pytest.fixture
+def producer() -> Producer:
+    return Producer()
+
+
+@pytest.fixture
+def writer(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> WindowWriter:
+    monkeypatch.setattr(module, "RETRY_AFTER_S", 0.0)
+    return WindowWriter(KafkaSettings(), producer)
+
+
+def test_a_window_is_confirmed_once_the_broker_has_it(writer: WindowWriter, producer: Producer) -> None:
+    writer.write(SOURCE, window("A|B", 9), 7, 10)
+    assert writer.confirmed() == []
+    assert [(key, partition) for key, _, partition in producer.sent] == [(b"market.bars|A|B", 1)]
+    producer.futures[0].end()
+    assert writer.confirmed() == [Confirmation("market.bars", 1, 7, 10)]
+    assert (writer.confirmed(), writer.pending) == ([], 0)
+
+
+def test_a_deletion_has_no_value(writer: WindowWriter, producer: Producer) -> None:
+    writer.write(SOURCE, Window("A", 9, 0, 0, None, ()), 7, 10)
+    writer.confirmed()
+    assert producer.sent == [(b"market.bars|A", None, 1)]
+
+
+def test_a_lost_window_is_written_again(writer: WindowWriter, producer: Producer) -> None:
+    writer.write(SOURCE, window("A", 9), 7, 10)
+    writer.confirmed()
+    producer.futures[0].end(KafkaTimeoutError())
+    assert writer.confirmed() == []
+    writer.confirmed()
+    assert len(producer.sent) == 2
+    producer.futures[1].end()
+    assert writer.confirmed() == [Confirmation("market.bars", 1, 7, 10)]
+
+
+@pytest.mark.parametrize("newer_first", [False, True])
+def test_a_lost_window_never_follows_a_newer_one(
+    writer: WindowWriter, producer: Producer, newer_first: bool
+) -> None:
+    writer.write(SOURCE, window("A", 9), 7, 10)
+    writer.confirmed()
+    writer.write(SOURCE, window("A", 19), 7, 20)
+    writer.confirmed()
+    first, second = producer.futures
+    done = []
+    if newer_first:
+        second.end()
+        done += writer.confirmed()
+    first.end(KafkaTimeoutError())
+    done += writer.confirmed()
+    second.end()
+    done += writer.confirmed()
+    assert sorted(done) == [Confirmation("market.bars", 1, 7, 10), Confirmation("market.bars", 1, 7, 20)]
+    assert (len(producer.sent), writer.pending) == (2, 0)
+
+
+def test_what_waits_is_replaced_and_counts_for_both(writer: WindowWriter, producer: Producer) -> None:
+    writer.write(SOURCE, window("A", 9), 7, 10)
+    writer.write(SOURCE, window("A", 19), 7, 20)
+    writer.confirmed()
+    (future,) = producer.futures
+    future.end()
+    assert {confirmation.offset for confirmation in writer.confirmed()} == {10, 20}
+
+
+def test_a_partition_that_left_keeps_no_window_waiting(writer: WindowWriter, producer: Producer) -> None:
+    writer.write(SOURCE, window("A", 9), 7, 10)
+    writer.write(Partition("market.bars", 0), window("B", 9), 7, 10)
+    writer.write(Partition("market.trades", 1), window("C", 9), 7, 10)
+    writer.forget(SOURCE)
+    writer.confirmed()
+    assert [key for key, _, _ in producer.sent] == [b"market.bars|B", b"market.trades|C"]
+
+
+def test_windows_travel_in_messages_of_a_bounded_size() -> None:
+    windows = [window("A", offset) for offset in range(5)]
+    assert [len(part) for part in in_parts(windows, 2)] == [2, 2, 1]
+    assert in_parts([]) == []
