@@ -90,7 +90,12 @@ class KafkaSettings:
         _require(self.partitions > 0, "kafka.partitions", "positive", self.partitions)
         _require(self.poll_records > 0, "kafka.poll_records", "positive", self.poll_records)
         _require(self.max_rebuild_records > 0, "kafka.max_rebuild_records", "positive", self.max_rebuild_records)
-        _require(self.replication_factor > 0, "kafka.replication_factor", "positive", self.replication_factor)
+        _require(
+            self.replication_factor == -1 or self.replication_factor > 0,
+            "kafka.replication_factor",
+            "positive, or -1 for the broker's own",
+            self.replication_factor,
+        )
         _require(self.session_timeout_ms > 0, "kafka.session_timeout_ms", "positive", self.session_timeout_ms)
         for name in ("bars_topic", "trades_topic", "windows_topic", "answers_topic"):
             _require(bool(getattr(self, name)), f"kafka.{name}", "a topic name", getattr(self, name))
