@@ -62,7 +62,7 @@ def cli(context: click.Context, config_file: Path | None) -> None:
     help="Mean rate of bars of each session.",
 )
 @click.option("--sessions", type=click.IntRange(1, 1000), default=8, show_default=True)
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Draws the arrivals and the bars.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Draws arrivals and bars.")
 @click.option("--question", "questions", multiple=True, help="Default: the model's wordings of its generic class.")
 @click.option("--name", help="Sessions are called NAME-00, ...; default: LOAD and the time.")
 @url_option

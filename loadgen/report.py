@@ -24,9 +24,10 @@ PACKAGES = ("stream-engine", "kafka-python", "httptools", "numpy")
 NOTES = """\
 Latency counts from the intended send time, so a stall shows in every query that was due meanwhile.
 h: hits / (hits + wasted), of pre-positions, with its Wilson 95 % interval; beside it rho/(1+rho) (Eq. 8) of the
-realised rho, answered queries / commits. g: of queries that read a valid ready distribution, those where the gate
-fired. E[L]: Eq. 9 on the measured h, g and mean latencies; a path that no query took counts as when idle. Eq. 9 lets one
-query find each pre-position, but it serves all queries of its interval: that is why the measured mean is lower."""
+realised rho, answered queries / commits. g: of queries that read a valid ready distribution, those where the
+gate fired. E[L]: Eq. 9 on the measured h, g and mean latencies; a path that no query took counts as when idle.
+Eq. 9 lets one query find each pre-position, but it serves all queries of its interval, so the measured mean is
+lower."""
 
 
 def document(load: Load, outcome: Outcome) -> dict[str, Any]:
@@ -64,6 +65,11 @@ def show(load: Load, outcome: Outcome, console: Console | None = None) -> None:
     console.print(_latencies(outcome))
     console.print(NOTES, soft_wrap=True)
     for phase in outcome.phases:
+        if phase.late is not None:
+            console.print(
+                f"rho {phase.rho:g}: of each client latency, p50 {phase.late.p50:.2f} and p99 {phase.late.p99:.2f} ms "
+                "passed before this generator had sent"
+            )
         for error, count in phase.errors.items():
             console.print(f"rho {phase.rho:g}: {count} of {phase.queries} queries without an answer: {error}")
         if phase.commits > phase.updates:

@@ -1,0 +1,123 @@
+"""From counts and times to a phase, by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from loadgen import report
+from loadgen.closed_form import expected_latency, hit_rate
+from loadgen.counters import Counters
+from loadgen.results import Answered, PathTimes, Phase, Times, summarise
+from loadgen.runner import Load, Outcome
+from stream_engine.config import KafkaSettings
+from stream_engine.intervals import wilson
+
+METRICS = """\
+# TYPE query_api_fast_path_total counter
+query_api_fast_path_total{outcome="fired"} 30.0
+query_api_fast_path_total{outcome="gap"} 8.0
+query_api_fast_path_total{outcome="warming_up"} 2.0
+query_api_fast_path_total{outcome="absent"} 5.0
+# TYPE stream_engine_commits_total counter
+stream_engine_commits_total 100.0
+# TYPE stream_engine_preposition_slots_total counter
+stream_engine_preposition_slots_total 98.0
+# TYPE stream_engine_preposition_hits_total counter
+stream_engine_preposition_hits_total 20.0
+# TYPE stream_engine_preposition_wasted_total counter
+stream_engine_preposition_wasted_total 60.0
+# TYPE stream_engine_consumer_lag_records gauge
+stream_engine_consumer_lag_records{partition="0",topic="t"} 7.0
+"""
+COUNTED = Counters(commits=80, completed=80, hits=36, wasted=44, skipped=0, fired=30, read=40)
+
+
+def answered(path: str, *client_ms: float) -> list[Answered]:
+    return [Answered(path, value, value / 2, 0.1) for value in client_ms]
+
+
+def phase(counted: Counters = COUNTED, **changes: object) -> Phase:
+    values: dict[str, object] = {
+        "rho": 1.0,
+        "seconds": 10.0,
+        "updates": 80,
+        "answered": answered("fast", *[1.0] * 60) + answered("cold", *[9.0] * 12),
+        "errors": {"503": 3},
+        "counted": counted,
+        "baseline": PathTimes.by_path(answered("cold", 50.0) + answered("fallthrough", 5.0, 7.0)),
+    }
+    return summarise(**(values | changes))  # type: ignore[arg-type]
+
+
+def test_closed_form() -> None:
+    assert [hit_rate(rho) for rho in (0.25, 1.0, 4.0)] == [0.2, 0.5, 0.8]
+    assert expected_latency(0.5, 0.75, 1.0, 5.0, 9.0) == pytest.approx(0.5 * (0.75 + 1.25) + 4.5)
+
+
+def test_counters_are_read_and_subtracted() -> None:
+    before = Counters.parse(METRICS)
+    assert before == Counters(commits=100, completed=98, hits=20, wasted=60, skipped=0, fired=30, read=40)
+    after = dataclasses.replace(before, hits=25, read=41)
+    assert after.since(before) == Counters(0, 0, 5, 0, 0, 0, 1)
+
+
+def test_a_phase_by_hand() -> None:
+    one = phase()
+    assert one.hit_rate == pytest.approx(0.45)
+    assert (one.hit_rate_low, one.hit_rate_high) == wilson(36, 80)
+    assert one.wasted_rate == pytest.approx(0.55)
+    assert one.rho_realised == pytest.approx(72 / 80)
+    assert one.hit_rate_closed_form == pytest.approx(0.9 / 1.9)
+    assert one.gate_fire_rate == pytest.approx(0.75)
+    assert one.ready_rate == pytest.approx(40 / 72)
+    assert (one.queries, one.errors) == (75, {"503": 3})
+    assert one.mean_ms == pytest.approx((60 * 1 + 12 * 9) / 72)
+    # fast and cold of this phase, fall-through of the baseline
+    assert one.expected_ms == pytest.approx(0.45 * (0.75 * 1 + 0.25 * 6) + 0.55 * 9)
+
+
+def test_paths_are_told_apart_and_percentiles_are_of_the_client_from_the_intended_time() -> None:
+    paths = phase().paths
+    assert set(paths) == {"fast", "cold"}
+    assert (paths["fast"].count, paths["cold"].count) == (60, 12)
+    assert paths["cold"].server.p50 == pytest.approx(4.5)
+    times = Times.of([float(value) for value in range(1, 102)])
+    assert (times.p50, times.p90, times.p99, times.mean) == (51, 91, 100, 51)
+
+
+def test_nothing_counted_is_no_rate() -> None:
+    one = phase(Counters(0, 0, 0, 0, 0, 0, 0), answered=[], errors={})
+    assert one.hit_rate is one.hit_rate_low is one.rho_realised is one.gate_fire_rate is one.expected_ms is None
+    assert one.mean_ms is one.late is None
+    assert one.paths == {}
+
+
+def test_a_gate_that_never_fires_needs_no_fast_latency() -> None:
+    one = phase(dataclasses.replace(COUNTED, fired=0), answered=answered("cold", 9.0), baseline={})
+    assert one.expected_ms == pytest.approx(9.0)
+
+
+def test_the_tables_and_the_document() -> None:
+    kafka = KafkaSettings(bootstrap_servers="broker:9092", bars_topic="bars")
+    load = Load("http://api", kafka, (1.0,), 10.0, 1.0, 8, 1, ("What is the trend?",), 64, "LOAD")
+    outcome = Outcome("embedded", PathTimes.by_path(answered("cold", 50.0)), (phase(),))
+
+    found = msgspec.json.decode(report.encode(load, outcome))
+    assert found["settings"]["topic"] == "bars"
+    assert found["settings"]["seed"] == 1
+    assert found["machine"]["cpus"] > 0
+    assert found["versions"]["kafka-python"]
+    assert found["phases"][0]["paths"]["fast"]["client"]["p99"] == 1.0
+    assert found["baseline"]["cold"]["count"] == 1
+
+    console = Console(width=report.WIDTH, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    report.show(load, outcome, console)
+    console.file.close()
+    text = console.export_text()
+    assert "0.474" in text
+    assert "3 of 75 queries without an answer: 503" in text
+    assert "other data" not in text
