@@ -93,7 +93,7 @@ class View:
                 f"{answer['query']}: {answer['question']}",
                 answer["session"],
                 Text(answer["answer"], style="bold"),
-                answer["previous"] or "",
+                answer["previous"] if answer["previous"] not in (None, answer["answer"]) else "",
                 f"{answer['gap']:.2f}",
                 (answer["event_time"] or "-").replace("T00:00:00Z", ""),
                 f"{answer['topic']}/{answer['partition']}:{answer['offset']}",
