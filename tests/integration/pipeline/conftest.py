@@ -1,0 +1,165 @@
+"""Consumer and engine of one deployment, in threads, between a real broker and a model that answers one word."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from consumers.consumer import run_consumer
+from consumers.topics import ensure_topics
+from stream_engine.assemble import budget_shape, build_gate
+from stream_engine.config import Config, EngineSettings, KafkaSettings, TransportSettings
+from stream_engine.engine import Engine
+from stream_engine.messages import Event
+from stream_engine.model.builder import TokenBuilder
+from stream_engine.model.profile import EMBEDDED
+from stream_engine.model.runner import Logits, SegmentResult
+from stream_engine.model.step import Segment
+from stream_engine.publish import Publication
+from stream_engine.service import EngineService
+
+PATIENCE_S = 60.0
+
+
+class OneWordRunner:
+    """Always the same answer: what counts here is which tokens there are."""
+
+    def __init__(self, builder: TokenBuilder) -> None:
+        self._answer = SegmentResult((Logits(min(builder.answers), 0, 5.0, 5.0, 6.0, 0.9),))
+
+    def run(self, segments: Sequence[Segment]) -> list[SegmentResult]:
+        return [SegmentResult(self._answer.branches * len(segment.branches)) for segment in segments]
+
+    def copy(self, source: int, target: int, count: int) -> None:
+        pass
+
+
+def make_engine(settings: EngineSettings, emit: Callable[[Event], None] = lambda event: None) -> Engine:
+    builder = TokenBuilder.load(EMBEDDED)
+    shape, gate = budget_shape(settings, builder), build_gate(builder)
+    publication = Publication(None, builder.profile, gate)
+    return Engine(settings, builder, OneWordRunner(builder), shape, gate, publication, emit)
+
+
+class Pipeline:
+    """``engine`` is that of the present life."""
+
+    def __init__(
+        self, bootstrap: str, prefix: str, folder: Path, engine: dict[str, Any], kafka: dict[str, Any]
+    ) -> None:
+        names = {f"{name}_topic": prefix + name for name in ("bars", "trades", "windows", "standing", "answers")}
+        self.kafka = KafkaSettings(
+            bootstrap_servers=bootstrap, group_id=prefix + "group", **{"partitions": 1} | names | kafka
+        )
+        transport = TransportSettings(f"ipc://{folder}/engine.sock", f"ipc://{folder}/events.sock")
+        self.config = Config(
+            kafka=self.kafka, transport=transport, engine=EngineSettings(max_sessions=4, **engine)
+        )
+        ensure_topics(self.kafka)
+        self.producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=2)
+        self.viewer = KafkaConsumer(
+            bootstrap_servers=bootstrap, group_id=self.kafka.group_id, enable_auto_commit=False
+        )
+        self.service: EngineService
+        self._running: dict[str, tuple[threading.Event, threading.Thread]] = {}
+
+    @property
+    def engine(self) -> Engine:
+        return self.service.engine
+
+    def start_engine(self) -> None:
+        """An engine that knows nothing."""
+        self.service = EngineService(self.config, lambda emit: make_engine(self.config.engine, emit))
+        self._run("engine", self.service.run)
+
+    def start_consumer(self) -> None:
+        self._run("consumer", lambda stop: run_consumer(self.config, stop))
+
+    def _run(self, name: str, body: Callable[[threading.Event], None]) -> None:
+        stop = threading.Event()
+        thread = threading.Thread(target=body, args=(stop,), name=name)
+        thread.start()
+        self._running[name] = stop, thread
+
+    def stop(self, name: str) -> None:
+        stop, thread = self._running.pop(name)
+        stop.set()
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+    def put(self, topic: str, records: Sequence[tuple[str | None, Any]], partition: int = 0) -> int:
+        """Keys with values (bytes, or what becomes JSON); the offset after the last."""
+        futures = [
+            self.producer.send(
+                topic,
+                key=None if key is None else key.encode(),
+                value=value if isinstance(value, bytes) else json.dumps(value).encode(),
+                partition=partition,
+            )
+            for key, value in records
+        ]
+        return int(futures[-1].get(timeout=PATIENCE_S).offset) + 1
+
+    def committed(self, topic: str, partition: int = 0) -> tuple[int, int]:
+        """Committed offset and floor; -1 where there is none."""
+        found = self.viewer.committed(TopicPartition(topic, partition), metadata=True, timeout_ms=10_000)
+        return (-1, -1) if found is None else (found.offset, json.loads(found.metadata)["floor"])
+
+    def until_committed(self, topic: str, offset: int, partition: int = 0) -> int:
+        """Wait until that offset is committed; its floor."""
+        deadline = time.monotonic() + PATIENCE_S
+        while (found := self.committed(topic, partition))[0] < offset:
+            assert time.monotonic() < deadline, f"{topic}: committed {found}, not {offset}"
+            assert all(thread.is_alive() for _, thread in self._running.values()), "a thread ended by an error"
+            time.sleep(0.05)
+        return found[1]
+
+    def dead_letters(self, topic: str) -> list[tuple[int, str]]:
+        """Offset and reason of each dead letter of a topic."""
+        return [
+            (int(dict(record.headers)["offset"]), dict(record.headers)["reason"].decode())
+            for record in self.read(topic + self.kafka.dead_letter_suffix)
+        ]
+
+    def read(self, topic: str, partition: int = 0) -> list[Any]:
+        """Every record that a partition holds now."""
+        reader = KafkaConsumer(
+            bootstrap_servers=self.kafka.bootstrap_servers, group_id=None, auto_offset_reset="earliest"
+        )
+        tp = TopicPartition(topic, partition)
+        reader.assign([tp])
+        end, found = reader.end_offsets([tp])[tp], []
+        while reader.position(tp) < end:
+            found += reader.poll(500).get(tp, [])
+        reader.close()
+        return found
+
+    def close(self) -> None:
+        for name in ("consumer", "engine"):
+            if name in self._running:
+                self.stop(name)
+        self.producer.close(timeout=5)
+        self.viewer.close(timeout_ms=5_000)
+
+
+@pytest.fixture
+def make_pipeline(kafka: Any, topic_prefix: str, tmp_path: Path) -> Iterator[Callable[..., Pipeline]]:
+    made: list[Pipeline] = []
+
+    def make(engine: dict[str, Any] | None = None, **settings: Any) -> Pipeline:
+        prefix = f"{topic_prefix}{len(made)}-"
+        folder = tmp_path / str(len(made))
+        folder.mkdir()
+        made.append(Pipeline(kafka.bootstrap, prefix, folder, engine or {}, settings))
+        return made[-1]
+
+    yield make
+    for pipeline in made:
+        pipeline.close()
