@@ -1,4 +1,4 @@
-"""Numbers, times and the rules of a bar, checked as columns with polars.
+"""Numbers, times and the rules of a bar or a trade, checked as columns with polars.
 
 The schema is explicit: a column never changes its type with the data, and a row is never dropped.
 """
@@ -6,15 +6,16 @@ The schema is explicit: a column never changes its type with the data, and a row
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from consumers.reasons import Reason
 from stream_engine.messages import Bar
 
-NUMBERS = ("open", "high", "low", "close", "volume")
+BAR_NUMBERS = ("open", "high", "low", "close", "volume")
+TRADE_NUMBERS = ("price", "size")
 DAY_US = 86_400_000_000
 EARLIEST_US = -25_567 * DAY_US
 """1900-01-01: daily series go back to the nineteen-twenties, wrong units go back further."""
@@ -31,12 +32,21 @@ _INTEGER = r"^[+-]?\d{1,18}$|^[+-]?[1-8]\d{18}$"
 _DECIMAL = r"^[+-]?\d+[.]?\d*(?:[eE][+-]?\d+)?$"
 
 
-class BarColumns:
-    """Bars gathered for one pass. A value goes where its JSON type belongs: a number, or text yet to be parsed."""
+class Trade(NamedTuple):
+    """One print. ``size`` is None where the source has none."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[str, list[float | None]] = {name: [] for name in NUMBERS}
-        self._texts: dict[str, list[str | None]] = {name: [] for name in (*NUMBERS, "time")}
+    time_us: int
+    price: float
+    size: float | None
+
+
+class Columns:
+    """Bars or trades gathered for one pass. A value goes where its JSON type belongs: a number, or text yet to be
+    parsed."""
+
+    def __init__(self, numbers: Sequence[str]) -> None:
+        self._numbers: dict[str, list[float | None]] = {name: [] for name in numbers}
+        self._texts: dict[str, list[str | None]] = {name: [] for name in (*numbers, "time")}
         self._integers: list[int | None] = []
         self._decimals: list[float | None] = []
         self._record_ms: list[int] = []
@@ -45,10 +55,11 @@ class BarColumns:
         return len(self._record_ms)
 
     def append(self, fields: dict[str, Any], record_ms: int) -> None:
-        """One bar: values are int, float or str, ``volume`` may be absent; ``record_ms`` is its record's time."""
-        for name in NUMBERS:
+        """One item: values are int, float or str, volume or size may be absent; ``record_ms`` is its record's
+        time."""
+        for name, numbers in self._numbers.items():
             value = fields.get(name)
-            self._numbers[name].append(None if value is None or isinstance(value, str) else _to_float(value))
+            numbers.append(None if value is None or isinstance(value, str) else _to_float(value))
             self._texts[name].append(value if isinstance(value, str) else None)
         time = fields["time"]
         exact = isinstance(time, int) and abs(time) < 2**63
@@ -68,11 +79,11 @@ class BarColumns:
         return pl.DataFrame(data, schema=schema)
 
 
-def validate(columns: BarColumns) -> Iterator[Bar | tuple[Reason, str]]:
+def validate_bars(columns: Columns) -> Iterator[Bar | tuple[Reason, str]]:
     """A bar, or the reason and what to do about it, for each row in its order."""
     if not len(columns):
         return
-    frame = columns.frame().with_columns(*_VALUES).with_columns(_REASON)
+    frame = columns.frame().with_columns(*_BAR_VALUES).with_columns(_BAR_REASON)
     for row in frame.iter_rows(named=True):
         if row["reason"] is None:
             volume = row["volume"]
@@ -86,7 +97,20 @@ def validate(columns: BarColumns) -> Iterator[Bar | tuple[Reason, str]]:
             )
         else:
             reason = Reason(row["reason"])
-            yield reason, _detail(reason, row)
+            yield reason, _detail(reason, row, BAR_NUMBERS)
+
+
+def validate_trades(columns: Columns) -> Iterator[Trade | tuple[Reason, str]]:
+    """The same for trades."""
+    if not len(columns):
+        return
+    frame = columns.frame().with_columns(*_TRADE_VALUES).with_columns(_TRADE_REASON)
+    for row in frame.iter_rows(named=True):
+        if row["reason"] is None:
+            yield Trade(row["time_us"], row["price"], row["size"])
+        else:
+            reason = Reason(row["reason"])
+            yield reason, _detail(reason, row, TRADE_NUMBERS)
 
 
 def time_us(integer: pl.Expr, decimal: pl.Expr, text: pl.Expr) -> pl.Expr:
@@ -133,40 +157,47 @@ def _rfc3339(text: pl.Expr) -> pl.Expr:
     return pl.when(legal).then(base + fraction - sign * (hours * 60 + minutes) * 60_000_000)
 
 
-def _reason() -> pl.Expr:
-    """The first rule that a row breaks; null for a good row. Zero and negative prices are legal."""
-    low, high = pl.col("low"), pl.col("high")
-    prices = [pl.col(name) for name in ("open", "high", "low", "close")]
-    volume, unread = pl.col("volume"), pl.col("volume").is_null() & pl.col("volume_text").is_not_null()
+def _reason(prices: Sequence[str], amount: str, between: Sequence[tuple[pl.Expr, Reason]]) -> pl.Expr:
+    """The first rule that a row breaks; null for a good row. Zero and negative prices are legal; the ``amount``,
+    volume or size, may be absent. ``between`` are rules on the prices, once they are finite."""
+    values = [pl.col(name) for name in prices]
+    volume, unread = pl.col(amount), pl.col(amount).is_null() & pl.col(f"{amount}_text").is_not_null()
     time, record = pl.col("time_us"), pl.col("record_ms")
     rules = [
-        (pl.any_horizontal(unread, *(price.is_null() for price in prices)), Reason.NOT_A_NUMBER),
+        (pl.any_horizontal(unread, *(price.is_null() for price in values)), Reason.NOT_A_NUMBER),
         (
-            ~pl.all_horizontal(*(price.is_finite() for price in prices), volume.is_finite().fill_null(True)),
+            ~pl.all_horizontal(*(price.is_finite() for price in values), volume.is_finite().fill_null(True)),
             Reason.NOT_FINITE,
         ),
+        *between,
+        ((volume < 0).fill_null(False), Reason.NEGATIVE_VOLUME),
+        (time.is_null() | ~time.is_between(EARLIEST_US, LATEST_US), Reason.TIME_INVALID),
+        ((record >= 0) & (time > record * 1_000 + FUTURE_US), Reason.TIME_IN_FUTURE),
+    ]
+    return pl.coalesce(*(pl.when(broken).then(pl.lit(reason.value)) for broken, reason in rules)).alias("reason")
+
+
+def _bar_rules() -> list[tuple[pl.Expr, Reason]]:
+    low, high = pl.col("low"), pl.col("high")
+    return [
         (high < low, Reason.HIGH_BELOW_LOW),
         (
             ~pl.all_horizontal(pl.col(name).is_between(low, high) for name in ("open", "close")),
             Reason.OUTSIDE_RANGE,
         ),
-        ((volume < 0).fill_null(False), Reason.NEGATIVE_VOLUME),
-        (time.is_null() | ~time.is_between(EARLIEST_US, LATEST_US), Reason.TIME_INVALID),
-        ((record >= 0) & (time > record * 1_000 + FUTURE_US), Reason.TIME_IN_FUTURE),
     ]
-    return pl.coalesce(*(pl.when(broken).then(pl.lit(reason.value)) for broken, reason in rules))
 
 
-def _detail(reason: Reason, row: dict[str, Any]) -> str:
+def _detail(reason: Reason, row: dict[str, Any], numbers: Sequence[str]) -> str:
     time = next(row[name] for name in ("time_text", "integer", "decimal") if row[name] is not None)
     match reason:
         case Reason.NOT_A_NUMBER:
-            unread = {name: row[f"{name}_text"] for name in NUMBERS if row[name] is None}
+            unread = {name: row[f"{name}_text"] for name in numbers if row[name] is None}
             bad = ", ".join(f"{name} {text[:40]!r}" for name, text in unread.items() if text is not None)
             return f"{bad}: not a number; use digits and a decimal point, no separators"
         case Reason.NOT_FINITE:
-            bad = ", ".join(n for n in NUMBERS if row[n] is not None and not math.isfinite(row[n]))
-            return f"{bad}: not finite; leave a bar without prices out, and an unknown volume null"
+            bad = ", ".join(n for n in numbers if row[n] is not None and not math.isfinite(row[n]))
+            return f"{bad}: not finite; leave out what has no price, and send null for an unknown {numbers[-1]}"
         case Reason.HIGH_BELOW_LOW:
             return f"high {row['high']} is below low {row['low']}: check the order of the source's columns"
         case Reason.OUTSIDE_RANGE:
@@ -175,7 +206,7 @@ def _detail(reason: Reason, row: dict[str, Any]) -> str:
                 "correct the source"
             )
         case Reason.NEGATIVE_VOLUME:
-            return f"volume {row['volume']} is negative: send null where it is unknown"
+            return f"{numbers[-1]} {row[numbers[-1]]} is negative: send null where it is unknown"
         case Reason.TIME_INVALID:
             return (
                 f"the time {str(time)[:60]!r} is neither RFC 3339 with its offset (2020-04-20T14:30:00Z) nor an "
@@ -195,12 +226,16 @@ def _to_float(value: float) -> float:
         return math.inf if value > 0 else -math.inf
 
 
+def _values(numbers: Sequence[str]) -> tuple[pl.Expr, ...]:
+    return (
+        *(
+            pl.coalesce(name, pl.col(f"{name}_text").str.strip_chars().cast(pl.Float64, strict=False)).alias(name)
+            for name in numbers
+        ),
+        time_us(pl.col("integer"), pl.col("decimal"), pl.col("time_text").str.strip_chars()).alias("time_us"),
+    )
+
+
 # Building an expression costs as much as applying it to a few rows, and a live feed polls a few rows at a time.
-_VALUES = (
-    *(
-        pl.coalesce(name, pl.col(f"{name}_text").str.strip_chars().cast(pl.Float64, strict=False)).alias(name)
-        for name in NUMBERS
-    ),
-    time_us(pl.col("integer"), pl.col("decimal"), pl.col("time_text").str.strip_chars()).alias("time_us"),
-)
-_REASON = _reason().alias("reason")
+_BAR_VALUES, _BAR_REASON = _values(BAR_NUMBERS), _reason(BAR_NUMBERS[:4], "volume", _bar_rules())
+_TRADE_VALUES, _TRADE_REASON = _values(TRADE_NUMBERS), _reason(TRADE_NUMBERS[:1], "size", ())

@@ -14,6 +14,7 @@ class Reason(StrEnum):
     EMPTY_VALUE = "empty_value"
     NOT_JSON = "not_json"
     NOT_A_BAR = "not_a_bar"
+    NOT_A_TRADE = "not_a_trade"
     EMPTY_LIST = "empty_list"
     WRONG_TYPE = "wrong_type"
     CONFLICT = "conflicting_fields"

@@ -1,4 +1,4 @@
-"""Wire format to bars: raw Kafka records in, good records and dead letters out.
+"""Wire format to bars: raw Kafka records in, good records and dead letters out. Trades are read by the same rules.
 
 A value is JSON: one bar (an object) or a list of bars. Field names are matched through ``ALIASES``; numbers may
 be strings; the symbol may be left to the record's key. A whole poll is parsed at once: JSON and field names here,
@@ -9,15 +9,17 @@ back either good or as a dead letter with a reason and a sentence that says what
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from consumers.columns import BarColumns, validate
+from consumers.columns import BAR_NUMBERS, Columns, validate_bars
 from consumers.reasons import DeadLetter, RawRecord, Reason
 from stream_engine.messages import Bar, Record
+
+T = TypeVar("T")
 
 MAX_KEY_CHARACTERS = 200
 
@@ -52,16 +54,20 @@ _SHOWN = 60
 class ParsedRecord:
     """What one raw record became. ``record`` is None where no bar of it is good; its ``bars`` are in time order.
 
-    ``bars_seen`` = good bars + dead-lettered bars; a record that holds no bar at all counts as one dead letter."""
+    ``bars_seen`` = good items + dead-lettered ones; a record that holds no item at all counts as one dead letter.
+    Of trades, ``record`` is the bars that this one showed or closed, and ``folded`` are earlier raw records of its
+    key in the poll, which had none to show and share its fate; ``repeated``: nothing in it but repeated trades."""
 
     raw: RawRecord
     record: Record | None
     dead: tuple[DeadLetter, ...]
     bars_seen: int
+    folded: tuple[RawRecord, ...] = ()
+    repeated: bool = False
 
 
 class _Bad(Exception):
-    """One bar or record that cannot be taken; carried to the dead letter."""
+    """One item or record that cannot be taken; carried to the dead letter."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(detail)
@@ -69,53 +75,103 @@ class _Bad(Exception):
         self.detail = detail
 
 
+@dataclass(frozen=True, slots=True)
+class Wire(Generic[T]):
+    """How one kind of item is written: names of its fields, those it must have, its numbers, and its rules."""
+
+    noun: str
+    example: str
+    unlike: Reason
+    aliases: Mapping[str, str]
+    required: Sequence[str]
+    numbers: Sequence[str]
+    validate: Callable[[Columns], Iterator[T | tuple[Reason, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Item(Generic[T]):
+    """A good item: its place in the record's list, as received, its fields under their one name, its value."""
+
+    position: int
+    received: Any
+    fields: Mapping[str, Any]
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedItems(Generic[T]):
+    """``seen`` = good + dead; a record that holds no item at all counts as one dead letter."""
+
+    raw: RawRecord
+    key: str
+    good: tuple[Item[T], ...]
+    dead: tuple[DeadLetter, ...]
+    seen: int
+
+
+BARS: Wire[Bar] = Wire("bar", '{"open": ...}', Reason.NOT_A_BAR, ALIASES, REQUIRED, BAR_NUMBERS, validate_bars)
+
+
 def parse_records(raws: Sequence[RawRecord]) -> list[ParsedRecord]:
     """Parse a poll's records; the result is aligned with ``raws``. Never raises for what a record holds."""
-    columns = BarColumns()
-    owners: list[tuple[int, int, Any]] = []  # (record, bar within it, the bar as received), one per row of columns
+    parsed = []
+    for one in parse_items(raws, BARS):
+        bars = sorted((item.value for item in one.good), key=lambda bar: bar.time_us)
+        record = Record(one.key, one.raw.offset, one.raw.timestamp_ms, tuple(bars)) if bars else None
+        parsed.append(ParsedRecord(one.raw, record, one.dead, one.seen))
+    return parsed
+
+
+def parse_items(raws: Sequence[RawRecord], wire: Wire[T]) -> list[ParsedItems[T]]:
+    """The same for any kind of item."""
+    columns = Columns(wire.numbers)
+    owners: list[tuple[int, int, Any, dict[str, Any]]] = []  # record, place, as received, fields: a row of columns
     keys: list[str] = []
     seen = [0] * len(raws)
     dead: list[list[DeadLetter]] = [[] for _ in raws]
     for index, raw in enumerate(raws):
         try:
             key = _key_of(raw.key)
-            bars = _bars_of(raw.value)
+            items = _items_of(raw.value, wire)
         except _Bad as bad:
             keys.append("")
             seen[index] = 1
             dead[index].append(DeadLetter(raw, raw.value, bad.reason, bad.detail))
             continue
         keys.append(key)
-        seen[index] = len(bars)
-        for position, bar in enumerate(bars):
+        seen[index] = len(items)
+        for position, item in enumerate(items):
             try:
-                columns.append(_fields_of(bar, key), raw.timestamp_ms)
-                owners.append((index, position, bar))
+                fields = _fields_of(item, key, wire)
+                columns.append(fields, raw.timestamp_ms)
+                owners.append((index, position, item, fields))
             except _Bad as bad:
-                dead[index].append(DeadLetter(raw, _to_json(bar), bad.reason, bad.detail, position))
+                dead[index].append(letter_of(raw, position, item, bad.reason, bad.detail))
 
-    good: list[list[Bar]] = [[] for _ in raws]
-    for (index, position, bar), checked in zip(owners, validate(columns), strict=True):
-        if isinstance(checked, Bar):
-            good[index].append(checked)
+    good: list[list[Item[T]]] = [[] for _ in raws]
+    for (index, position, item, fields), checked in zip(owners, wire.validate(columns), strict=True):
+        if isinstance(checked, tuple) and isinstance(checked[0], Reason):
+            dead[index].append(letter_of(raws[index], position, item, *checked))
         else:
-            reason, detail = checked
-            dead[index].append(DeadLetter(raws[index], _to_json(bar), reason, detail, position))
+            good[index].append(Item(position, item, fields, cast(T, checked)))
 
     parsed = []
     for index, raw in enumerate(raws):
         if len(good[index]) + len(dead[index]) != seen[index]:
-            raise RuntimeError(f"offset {raw.offset}: {seen[index]} bars in, but not as many out")
-        record = None
-        if good[index]:
-            in_order = sorted(good[index], key=lambda bar: bar.time_us)
-            record = Record(keys[index], raw.offset, raw.timestamp_ms, tuple(in_order))
-        parsed.append(ParsedRecord(raw, record, _whole(raw, dead[index], seen[index]), seen[index]))
+            raise RuntimeError(f"offset {raw.offset}: {seen[index]} items in, but not as many out")
+        letters = whole(raw, dead[index], seen[index])
+        parsed.append(ParsedItems(raw, keys[index], tuple(good[index]), letters, seen[index]))
     return parsed
 
 
-def _whole(raw: RawRecord, dead: list[DeadLetter], seen: int) -> tuple[DeadLetter, ...]:
-    """Dead letters in bar order; a record whose only bar is bad keeps its bytes as they came."""
+def letter_of(raw: RawRecord, position: int, received: Any, reason: Reason, detail: str) -> DeadLetter:
+    """The dead letter of one item of a list."""
+    return DeadLetter(raw, _to_json(received), reason, detail, position)
+
+
+def whole(raw: RawRecord, dead: Iterable[DeadLetter], seen: int) -> tuple[DeadLetter, ...]:
+    """Dead letters in the order of the list; a record whose only item is bad keeps its bytes as they came."""
+    dead = tuple(dead)
     if seen == 1 and dead:
         return (replace(dead[0], value=raw.value, bar=None),)
     return tuple(sorted(dead, key=lambda letter: letter.bar or 0))
@@ -134,7 +190,7 @@ def _key_of(key: bytes | None) -> str:
     return text
 
 
-def _bars_of(value: bytes | None) -> list[Any]:
+def _items_of(value: bytes | None, wire: Wire[T]) -> list[Any]:
     if not value:
         raise _Bad(Reason.EMPTY_VALUE, "the record has no value: delete markers mean nothing on this topic")
     try:
@@ -144,21 +200,22 @@ def _bars_of(value: bytes | None) -> list[Any]:
     if isinstance(content, dict):
         return [content]
     if not isinstance(content, list):
-        raise _Bad(Reason.NOT_A_BAR, f"a JSON {_kind(content)}: send an object with named fields, or a list")
+        raise _Bad(wire.unlike, f"a JSON {_kind(content)}: send an object with named fields, or a list")
     if not content:
-        raise _Bad(Reason.EMPTY_LIST, "an empty list: send nothing when there is no bar")
-    if not any(isinstance(bar, dict) for bar in content):
-        raise _Bad(Reason.NOT_A_BAR, 'an array without field names: convert it to objects such as {"open": ...}')
+        raise _Bad(Reason.EMPTY_LIST, f"an empty list: send nothing when there is no {wire.noun}")
+    if not any(isinstance(item, dict) for item in content):
+        detail = f"an array without field names: convert it to objects such as {wire.example}"
+        raise _Bad(wire.unlike, detail)
     return content
 
 
-def _fields_of(bar: Any, key: str) -> dict[str, Any]:
-    """The bar's fields under their one name. Unknown fields are ignored: vendors send many."""
-    if not isinstance(bar, dict):
-        raise _Bad(Reason.NOT_A_BAR, f"a JSON {_kind(bar)} inside the list: each item must be an object")
+def _fields_of(item: Any, key: str, wire: Wire[T]) -> dict[str, Any]:
+    """The item's fields under their one name. Unknown fields are ignored: vendors send many."""
+    if not isinstance(item, dict):
+        raise _Bad(wire.unlike, f"a JSON {_kind(item)} inside the list: each item must be an object")
     fields: dict[str, Any] = {}
-    for name, value in bar.items():
-        field = ALIASES.get(name)
+    for name, value in item.items():
+        field = wire.aliases.get(name)
         if field is None or value is None:
             continue
         kind = type(value)
@@ -167,13 +224,14 @@ def _fields_of(bar: Any, key: str) -> dict[str, Any]:
             raise _Bad(Reason.WRONG_TYPE, f"{name} is a JSON {_kind(value)}: send {wanted}")
         if fields.setdefault(field, value) != value:
             raise _Bad(Reason.CONFLICT, f"two different values for {field}, one of them as {name}: send one")
-    missing = [field for field in REQUIRED if field not in fields]
+    missing = [field for field in wire.required if field not in fields]
     if missing:
-        names = (f"{field} ({'|'.join(a for a, f in ALIASES.items() if f == field)})" for field in missing)
+        names = (f"{field} ({'|'.join(a for a, f in wire.aliases.items() if f == field)})" for field in missing)
         raise _Bad(Reason.MISSING_FIELD, f"no value for {'; '.join(names)}")
     symbol = fields.get("symbol", key)
     if symbol != key:
-        detail = f"the key is {key!r} but the bar's symbol is {symbol[:_SHOWN]!r}: they must be the same text"
+        symbol = symbol[:_SHOWN]
+        detail = f"the key is {key!r} but the {wire.noun}'s symbol is {symbol!r}: they must be the same text"
         raise _Bad(Reason.SYMBOL_MISMATCH, detail)
     return fields
 
@@ -184,6 +242,6 @@ def _kind(value: Any) -> str:
     return {bool: "true/false", dict: "object", list: "array", str: "string"}.get(type(value), "number")
 
 
-def _to_json(bar: Any) -> bytes:
-    """One bar of a list as JSON again. The standard library writes integers of any size, as they came."""
-    return json.dumps(bar, ensure_ascii=False, separators=(",", ":")).encode()
+def _to_json(item: Any) -> bytes:
+    """One item of a list as JSON again. The standard library writes integers of any size, as they came."""
+    return json.dumps(item, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,0 +1,31 @@
+"""Wire format of trades: JSON as for bars (``consumers.records``), with a price and mostly a size."""
+
+from __future__ import annotations
+
+from consumers.columns import TRADE_NUMBERS, Trade, validate_trades
+from consumers.reasons import Reason
+from consumers.records import ALIASES, Wire
+
+_SHARED = {alias: field for alias, field in ALIASES.items() if field in ("time", "symbol")}
+
+TRADE_ALIASES = {
+    "price": "price",
+    "p": "price",
+    "size": "size",
+    "qty": "size",
+    "q": "size",
+    "amount": "size",
+    "trade_id": "id",
+    "id": "id",
+    **_SHARED,
+}
+
+TRADES: Wire[Trade] = Wire(
+    "trade",
+    '{"price": ...}',
+    Reason.NOT_A_TRADE,
+    TRADE_ALIASES,
+    ("time", "price"),
+    TRADE_NUMBERS,
+    validate_trades,
+)
