@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +30,8 @@ T = TypeVar("T")
 PROBE = "stream-engine-probe"
 ATTEMPT_S = 5.0
 RETRY_PAUSE_S = 0.3
+_LOG_BYTES = ("kafka.net.connection", "kafka.net.transport", "kafka.protocol.parser")
+"""Loggers that write every byte sent when they debug, and so the password; seen with kafka-python 3.0.12."""
 
 
 class BrokerUnreachable(RuntimeError):
@@ -51,6 +54,8 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
         options["sasl_mechanism"] = settings.sasl_mechanism
         options["sasl_plain_username"] = settings.sasl_username
         options["sasl_plain_password"] = _secret(settings, "sasl_password")
+        for name in _LOG_BYTES:
+            logging.getLogger(name).setLevel(logging.INFO)
     if settings.uses_tls:
         options["ssl_context"] = _tls_context(settings)
     return options
@@ -104,10 +109,9 @@ def check_access(settings: KafkaSettings, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while True:
         try:
-            with _quiet():
-                _enter(options, min(ATTEMPT_S, max(0.5, timeout_s)))
+            _enter(options, min(ATTEMPT_S, timeout_s))
             return
-        except KafkaError as error:
+        except (KafkaError, OSError) as error:
             refusal = _refusal(settings, error)
             if refusal is not None:
                 raise AccessRefused(refusal) from None
@@ -117,7 +121,11 @@ def check_access(settings: KafkaSettings, timeout_s: float) -> None:
 
 
 def _enter(options: dict[str, Any], timeout_s: float) -> None:
-    """One connection to each bootstrap address until one answers. Raises the last one's KafkaError."""
+    """One connection to each bootstrap address until one answers. Raises the last one's KafkaError, or OSError
+    where none takes a connection."""
+    # Our own connection first: the client leaves its socket open where a connection or a TLS handshake fails.
+    addresses = _listening(options["bootstrap_servers"], options.get("ssl_context"), timeout_s)
+    options = {**options, "bootstrap_servers": addresses}
     timeout_ms = int(timeout_s * 1000)
     net = NetworkSelector(client_id=PROBE)
     manager = KafkaConnectionManager(net, client_id=PROBE, request_timeout_ms=timeout_ms, **options)
@@ -135,11 +143,34 @@ def _enter(options: dict[str, Any], timeout_s: float) -> None:
                 failure = error
         raise failure
 
-    try:
-        net.run(enter)
-    finally:
-        manager.close()
-        net.close()
+    with _quiet():
+        try:
+            net.run(enter)
+        finally:
+            manager.close()
+            net.close()
+
+
+def _listening(addresses: list[str], tls: ssl.SSLContext | None, timeout_s: float) -> list[str]:
+    """Those of the addresses (host:port) that take a connection, and its handshake where there is a TLS context.
+    Raises OSError, of which ssl.SSLError is a kind, where none does."""
+    taken, refusal = [], OSError("no address")
+    for address in addresses:
+        name, _, port = address.rpartition(":")
+        host = name.strip("[]")
+        if not port.isdecimal():
+            refusal = OSError(f"{address!r} is not host:port")
+            continue
+        try:
+            with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
+                if tls is not None:
+                    tls.wrap_socket(connection, server_hostname=host).close()
+            taken.append(address)
+        except OSError as error:
+            refusal = error
+    if not taken:
+        raise refusal
+    return taken
 
 
 @contextmanager
@@ -154,11 +185,10 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _refusal(settings: KafkaSettings, error: KafkaError) -> str | None:
+def _refusal(settings: KafkaSettings, error: Exception) -> str | None:
     """What to change, where the broker's answer will not be another one the next time; else None."""
     where = f"the broker at {settings.bootstrap_servers}"
     protocol = f"kafka.security_protocol = {settings.security_protocol}"
-    text = str(error)
     if isinstance(error, SaslAuthenticationFailedError):
         return f"kafka.sasl_username, kafka.sasl_password: {where} refuses them ({settings.sasl_mechanism})"
     if isinstance(error, UnsupportedSaslMechanismError):
@@ -167,16 +197,13 @@ def _refusal(settings: KafkaSettings, error: KafkaError) -> str | None:
         return f"{protocol}: {where} takes no SASL on this port"
     if isinstance(error, IncompatibleBrokerVersion):
         return f"kafka.bootstrap_servers: {where} does not tell about the cluster: is this a controller's port?"
-    if "CERTIFICATE_VERIFY_FAILED" in text:
-        name = "ssl_check_hostname" if "mismatch" in text else "ssl_cafile"
-        reason = text.partition("CERTIFICATE_VERIFY_FAILED] ")[2].partition(" (_ssl")[0]
-        return f"kafka.{name}: {where}: {reason}"
-    if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:
-        return f"{protocol}: {where} speaks no TLS on this port"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        name = "ssl_check_hostname" if "mismatch" in error.verify_message else "ssl_cafile"
+        return f"kafka.{name}: the certificate of {where}: {error.verify_message}"
     return None
 
 
-def _unreachable(settings: KafkaSettings, error: KafkaError) -> str:
+def _unreachable(settings: KafkaSettings, error: Exception) -> str:
     return (
         f"no Kafka broker at {settings.bootstrap_servers} that speaks {settings.security_protocol} ({error}): "
         "start one (stream-engine kafka start), or name yours, as host:port, in KAFKA_BOOTSTRAP_SERVERS"

@@ -6,6 +6,7 @@ the length of a block.
 
 from .artifacts import KAFKA_VERSION
 from .errors import LocalKafkaError, PortInUseError
+from .properties import SecureListener
 from .server import (
     BrokerInfo,
     BrokerState,
@@ -26,6 +27,7 @@ __all__ = [
     "BrokerStatus",
     "LocalKafkaError",
     "PortInUseError",
+    "SecureListener",
     "TemporaryKafka",
     "default_data_dir",
     "free_port",

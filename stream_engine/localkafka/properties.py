@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 HOST = "127.0.0.1"
 
 
-def server_properties(port: int, controller_port: int, log_dir: Path) -> str:
+@dataclass(frozen=True, slots=True)
+class SecureListener:
+    """A further port of the broker, which speaks another security protocol than plain text.
+
+    `settings` are the listener's own Kafka settings, without their `listener.name.NAME.` prefix.
+    """
+
+    protocol: str
+    port: int
+    settings: Mapping[str, str]
+
+    def properties(self) -> dict[str, str]:
+        return {f"listener.name.{self.protocol.lower()}.{name}": value for name, value in self.settings.items()}
+
+
+def server_properties(
+    port: int, controller_port: int, log_dir: Path, secure: Sequence[SecureListener] = ()
+) -> str:
     """`server.properties` of a single KRaft node that is broker and controller, on the loopback address only."""
+    further = "".join(f",{one.protocol}://{HOST}:{one.port}" for one in secure)
+    mapped = "".join(f",{one.protocol}:{one.protocol}" for one in secure)
     settings = {
         "process.roles": "broker,controller",
         "node.id": 1,
         "controller.quorum.voters": f"1@{HOST}:{controller_port}",
-        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}{further}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}{further}",
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{mapped}",
         "inter.broker.listener.name": "PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": _escape(str(log_dir)),
@@ -40,6 +61,8 @@ def server_properties(port: int, controller_port: int, log_dir: Path) -> str:
         "background.threads": 2,
         "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
     }
+    for one in secure:
+        settings |= one.properties()
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
 

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -21,6 +21,7 @@ from pathlib import Path
 from . import artifacts, properties
 from .errors import LocalKafkaError, PortInUseError
 from .process import ProcessRecord, kill, launch, read_record, terminate, write_record
+from .properties import SecureListener
 from .readiness import broker_cluster_id
 
 DEFAULT_PORT = 9092
@@ -120,7 +121,12 @@ def default_data_dir() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser() / "stream-engine" / "kafka"
 
 
-def start(data_dir: Path, port: int = DEFAULT_PORT, timeout: float = DEFAULT_START_TIMEOUT_S) -> BrokerInfo:
+def start(
+    data_dir: Path,
+    port: int = DEFAULT_PORT,
+    timeout: float = DEFAULT_START_TIMEOUT_S,
+    secure: Sequence[SecureListener] = (),
+) -> BrokerInfo:
     """Starts the broker of a data folder and returns when it answers; fetches Kafka the first time.
 
     Starting a broker that runs already is no error: it is returned with `already_running`.
@@ -129,6 +135,7 @@ def start(data_dir: Path, port: int = DEFAULT_PORT, timeout: float = DEFAULT_STA
         data_dir: created when absent; its topics and offsets are found again on the next start.
         port: TCP port on 127.0.0.1.
         timeout: seconds from the launch to the first answer; the download does not count.
+        secure: further ports of it, with other security protocols.
 
     Raises:
         PortInUseError: another program listens on the port.
@@ -147,7 +154,7 @@ def start(data_dir: Path, port: int = DEFAULT_PORT, timeout: float = DEFAULT_STA
             _await_ready(layout, record, timeout)
             return _info(layout, record, already_running=True)
         _check_port(port)
-        record = _launch(layout, port)
+        record = _launch(layout, port, secure)
         try:
             _await_ready(layout, record, timeout)
         except BaseException:
@@ -202,12 +209,12 @@ def _exclusive(layout: _Layout) -> Iterator[None]:
         yield
 
 
-def _launch(layout: _Layout, port: int) -> ProcessRecord:
+def _launch(layout: _Layout, port: int, secure: Sequence[SecureListener]) -> ProcessRecord:
     java, class_path = str(artifacts.java_executable()), artifacts.class_path()
     layout.temporary.mkdir(exist_ok=True)
     layout.log4j2_properties.write_text(properties.log4j2_properties(layout.log), "utf-8")
     layout.server_properties.write_text(
-        properties.server_properties(port, free_port(), layout.records), "utf-8"
+        properties.server_properties(port, free_port(), layout.records, secure), "utf-8"
     )
     jvm = [
         java,

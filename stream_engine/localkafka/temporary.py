@@ -21,7 +21,8 @@ class TemporaryKafka:
     A watchdog process ends the broker and removes its folder, also when this process is killed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *secure: properties.SecureListener) -> None:
+        self._secure = secure
         self.data_dir = Path(tempfile.mkdtemp(prefix="stream-engine-kafka-"))
         self.port = 0
         self._watchdog = subprocess.Popen(
@@ -45,7 +46,7 @@ class TemporaryKafka:
 
     def restart(self) -> None:
         """Starts the broker again on the same data and port."""
-        server.start(self.data_dir, self.port)
+        server.start(self.data_dir, self.port, secure=self._secure)
 
     def __enter__(self) -> TemporaryKafka:
         try:
@@ -64,7 +65,7 @@ class TemporaryKafka:
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             self.port = server.free_port()
             try:
-                server.start(self.data_dir, self.port)
+                server.start(self.data_dir, self.port, secure=self._secure)
                 return
             except PortInUseError:
                 # Taken between the look and the broker's start.

@@ -1,0 +1,237 @@
+"""SASL and TLS against a real broker's own listeners, and what one reads when they do not let one in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import UserScramCredentialUpsertion
+
+from consumers.client import AccessRefused, BrokerUnreachable, check_access
+from consumers.dead_letter import DeadLetterWriter
+from consumers.publish import publish
+from consumers.source import KafkaSource
+from consumers.topics import ensure_topics
+from stream_engine.config import ConfigError, KafkaSettings
+from stream_engine.localkafka import SecureListener, TemporaryKafka, free_port
+from stream_engine.secret import Secret
+
+PASSWORD = "correct-horse"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+@dataclass(frozen=True, slots=True)
+class SecuredBroker:
+    plain: str
+    sasl: str
+    tls: str
+    certificates: Path
+
+
+def make_certificates(folder: Path) -> None:
+    """An authority, and a server's and a client's certificate of it; the client's key has a password."""
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+    openssl(
+        *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test-authority"),
+        *("-keyout", "ca.key", "-out", "ca.pem"),
+    )
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1\n")
+    for name in ("server", "client"):
+        key = ["-keyout", f"{name}.key", "-out", f"{name}.csr", "-newkey", "rsa:2048"]
+        secret = ["-passout", f"pass:{PASSWORD}"] if name == "client" else ["-nodes"]
+        openssl("req", "-new", *key, *secret, "-subj", f"/CN={name}")
+        signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names"]
+        openssl("x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.pem", *signed)
+    (folder / "server-all.pem").write_text(
+        (folder / "server.key").read_text() + (folder / "server.pem").read_text()
+    )
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    folder = tmp_path_factory.mktemp("certificates")
+    make_certificates(folder)
+    security = "org.apache.kafka.common.security"
+    sasl = {
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "plain.sasl.jaas.config": f'{security}.plain.PlainLoginModule required user_desk="{PASSWORD}";',
+        "scram-sha-256.sasl.jaas.config": f"{security}.scram.ScramLoginModule required;",
+        "scram-sha-512.sasl.jaas.config": f"{security}.scram.ScramLoginModule required;",
+    }
+    tls = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(folder / "server-all.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(folder / "ca.pem"),
+        "ssl.client.auth": "required",
+    }
+    sasl_port, tls_port = free_port(), free_port()
+    listeners = SecureListener("SASL_PLAINTEXT", sasl_port, sasl), SecureListener("SSL", tls_port, tls)
+    with TemporaryKafka(*listeners) as own:
+        with KafkaAdminClient(bootstrap_servers=own.bootstrap) as admin:
+            users = [UserScramCredentialUpsertion("desk", name, PASSWORD) for name in MECHANISMS[1:]]
+            # In one request the broker takes only one change of a user.
+            for user in users:
+                assert admin.alter_user_scram_credentials([user]) == {"desk": None}
+        yield SecuredBroker(own.bootstrap, f"127.0.0.1:{sasl_port}", f"127.0.0.1:{tls_port}", folder)
+
+
+def sasl_settings(broker: SecuredBroker, mechanism: str, password: str = PASSWORD) -> KafkaSettings:
+    return KafkaSettings(
+        bootstrap_servers=broker.sasl,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism=mechanism,  # type: ignore[arg-type]
+        sasl_username="desk",
+        sasl_password=Secret(password),
+    )
+
+
+def tls_settings(broker: SecuredBroker, **changes: object) -> KafkaSettings:
+    folder = broker.certificates
+    settings = KafkaSettings(
+        bootstrap_servers=broker.tls,
+        security_protocol="SSL",
+        ssl_cafile=folder / "ca.pem",
+        ssl_certfile=folder / "client.pem",
+        ssl_keyfile=folder / "client.key",
+        ssl_key_password=Secret(PASSWORD),
+    )
+    return replace(settings, **changes)  # type: ignore[arg-type]
+
+
+def round_trip(settings: KafkaSettings, prefix: str) -> None:
+    """Topics made, a bar published and polled, the dead-letter producer let in: every client there is."""
+    settings = replace(
+        settings,
+        group_id=prefix + "group",
+        bars_topic=prefix + "bars",
+        partitions=1,
+        session_timeout_ms=6_000,
+    )
+    assert settings.bars_topic in ensure_topics(settings)
+    assert publish([("AAPL", {"close": 1.0})], settings, settings.bars_topic) == 1
+    DeadLetterWriter(settings).close(5.0)
+    source = KafkaSource(settings, [settings.bars_topic])
+    try:
+        polled: list[bytes | None] = []
+        for _ in range(60):
+            for event in source.events():
+                source.seek(event.partition, 0)
+                source.flow({event.partition})
+            polled += [record.key for records in source.poll(500, 10).values() for record in records]
+            if polled:
+                break
+    finally:
+        source.close(5.0)
+    assert polled == [b"AAPL"]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_every_client_gets_in_by_sasl(broker: SecuredBroker, topic_prefix: str, mechanism: str) -> None:
+    round_trip(sasl_settings(broker, mechanism), topic_prefix)
+
+
+def test_every_client_gets_in_by_tls(broker: SecuredBroker, topic_prefix: str, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text(PASSWORD + "\n")
+    settings = tls_settings(broker, ssl_key_password=None, ssl_key_password_file=password)
+    round_trip(settings, topic_prefix)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_wrong_password_is_refused_by_name(
+    broker: SecuredBroker, mechanism: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(AccessRefused) as refused:
+        ensure_topics(sasl_settings(broker, mechanism, "battery-staple"), timeout_s=30.0)
+    message = str(refused.value)
+    assert message.startswith("kafka.sasl_username, kafka.sasl_password: ")
+    assert "\n" not in message
+    assert "battery-staple" not in message + caplog.text
+    assert caplog.text == ""  # the client's own complaints would bury it
+
+
+def test_the_consumer_process_ends_on_a_wrong_password(broker: SecuredBroker, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("battery-staple\n")
+    settings = tmp_path / "settings.toml"
+    settings.write_text(
+        f"""
+        [kafka]
+        bootstrap_servers = "{broker.sasl}"
+        security_protocol = "SASL_PLAINTEXT"
+        sasl_mechanism = "SCRAM-SHA-512"
+        sasl_username = "desk"
+        sasl_password_file = "{secret}"
+        """
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "KAFKA_BOOTSTRAP_SERVERS"}
+    options = ("--config", str(settings), "--log-level", "debug")
+    ended = subprocess.run(
+        [sys.executable, "-m", "stream_engine.cli", *options, "serve", "consumer"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == 2
+    assert "kafka.sasl_username, kafka.sasl_password: " in ended.stderr.splitlines()[-1]
+    assert "battery-staple" not in ended.stdout + ended.stderr
+
+
+def test_a_debug_log_of_a_client_that_gets_in_holds_no_password(
+    broker: SecuredBroker, topic_prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("DEBUG"):
+        round_trip(sasl_settings(broker, "PLAIN"), topic_prefix)
+    assert "sasl_plain_password" in caplog.text  # kafka-python does log its options
+    assert PASSWORD not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"ssl_cafile": None}, "kafka.ssl_cafile: "),
+        ({"bootstrap_servers": "localhost"}, "kafka.ssl_check_hostname: "),
+    ],
+)
+def test_tls_that_does_not_fit_is_refused_by_name(broker: SecuredBroker, changes: dict, named: str) -> None:
+    # The certificate names 127.0.0.1 only.
+    changes = {
+        name: f"{value}:{broker.tls.partition(':')[2]}" if value else value for name, value in changes.items()
+    }
+    with pytest.raises(AccessRefused) as refused:
+        check_access(tls_settings(broker, **changes), 30.0)
+    assert str(refused.value).startswith(named)
+
+
+def test_files_that_cannot_be_used_are_named(broker: SecuredBroker, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"kafka\.ssl_cafile = .*none\.pem': No such file"):
+        check_access(tls_settings(broker, ssl_cafile=tmp_path / "none.pem"), 1.0)
+    # Without its password the key is refused; nobody is asked for it on the terminal.
+    with pytest.raises(ConfigError, match=r"kafka\.ssl_key_password = "):
+        check_access(tls_settings(broker, ssl_key_password=None), 1.0)
+    empty = tmp_path / "empty"
+    empty.touch()
+    settings = replace(sasl_settings(broker, "PLAIN"), sasl_password=None, sasl_password_file=empty)
+    with pytest.raises(ConfigError, match=r"kafka\.sasl_password_file = .*empty': it is empty"):
+        check_access(settings, 1.0)
+
+
+def test_a_listener_of_another_kind_is_told_apart(broker: SecuredBroker) -> None:
+    with pytest.raises(AccessRefused, match=r"kafka\.security_protocol = SASL_PLAINTEXT: .* takes no SASL"):
+        check_access(replace(sasl_settings(broker, "PLAIN"), bootstrap_servers=broker.plain), 30.0)
+    with pytest.raises(BrokerUnreachable, match="speaks SSL"):
+        check_access(tls_settings(broker, bootstrap_servers=broker.plain), 1.0)
+    for address in (broker.sasl, broker.tls):
+        with pytest.raises(BrokerUnreachable, match="speaks PLAINTEXT"):
+            check_access(KafkaSettings(bootstrap_servers=address), 1.0)
