@@ -44,9 +44,8 @@ class ConsumerHello(msgspec.Struct, frozen=True, tag=True):
 
 
 class ConsumerReport(msgspec.Struct, frozen=True, tag=True):
-    """How the consumer is doing, about once a second: a sign of life, its lag in records by
-    "topic/partition" (from its position, so that it falls only when records are really read), and its
-    counters for ``/metrics``."""
+    """How the consumer is doing, about once a second: a sign of life, its lag by "topic/partition" (records in
+    the log that the engine has not applied, so what is in flight is lag), and its counters for ``/metrics``."""
 
     lag: dict[str, int]
     counters: dict[str, float]
@@ -347,7 +346,8 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
 
 class SessionInfo(msgspec.Struct, frozen=True):
     """One session as ``GET /v1/sessions`` shows it. ``offsets`` maps "topic/partition" to the last offset
-    applied; ``ready`` is whether the generic header has a valid ready distribution."""
+    applied; ``ready`` is whether the generic header has a valid ready distribution; ``token_hash`` (16 hex
+    digits) is of the token log, so that two engines, or one before and after a restart, can be compared."""
 
     id: str
     state: str
@@ -363,6 +363,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
     standing_queries: int
     swaps: int
     last_bars: tuple[Bar, ...] = ()
+    token_hash: str = ""
 
 
 class Sessions(msgspec.Struct, frozen=True, tag=True):

@@ -18,7 +18,7 @@ from stream_engine.ready import ReadyDistribution
 from stream_engine.session import Session, Source
 
 
-def token_hash(tokens: list[int], entry: tuple[int, ...]) -> int:
+def token_hash(tokens: list[int], entry: tuple[int, ...] = ()) -> int:
     """64 bits of a hash of the token sequence up to the decision point: what ``valid`` is about."""
     sequence = np.array([*tokens, *entry], dtype=np.int32).tobytes()
     return int.from_bytes(blake2b(sequence, digest_size=8).digest(), "little")

@@ -10,6 +10,7 @@ from stream_engine.engine import Engine
 from stream_engine.entry import GENERIC_KEY
 from stream_engine.messages import ConsumerReport, PartitionStatus, SessionInfo, Sessions, Status
 from stream_engine.partitions import PartitionState
+from stream_engine.publish import token_hash
 from stream_engine.scheduler import Lane
 from stream_engine.session import Session
 
@@ -121,4 +122,5 @@ def _info(engine: Engine, session: Session) -> SessionInfo:
         len(engine.standing.matching(session.id)),
         session.swaps,
         tuple(stored.bar for stored in session.region.bars[-LAST_BARS:]),
+        f"{token_hash(session.tokens):016x}",
     )
