@@ -1,0 +1,242 @@
+"""Trades to bars: which bars, in which records, whatever the polls were; late and repeated trades; the floor."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from typing import Any
+
+import pytest
+
+from consumers.bars import TradeBars
+from consumers.reasons import RawRecord, Reason
+from consumers.records import ParsedRecord, parse_items
+from consumers.trades import TRADES
+from stream_engine.messages import Bar, Window, WindowBar
+
+START_S = 1_700_000_040  # a whole minute
+MINUTE_US = 60_000_000
+
+
+def raw(offset: int, value: Any, key: str = "A") -> RawRecord:
+    content = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return RawRecord("market.trades", 0, offset, 1_800_000_000_000, key.encode(), content)
+
+
+def trade(second: float, price: float, size: float | None = 1.0, **more: Any) -> dict[str, Any]:
+    return {"t": START_S + second, "p": price, "q": size, **more}
+
+
+def fold(bars: TradeBars, *raws: RawRecord) -> list[ParsedRecord]:
+    return bars.fold(parse_items(raws, TRADES))
+
+
+def shown(parsed: list[ParsedRecord]) -> list[tuple[int, list[Bar]]]:
+    return [(item.record.offset, list(item.record.bars)) for item in parsed if item.record is not None]
+
+
+def bar(minute: int, *values: float) -> Bar:
+    return Bar(START_S * 1_000_000 + minute * MINUTE_US, *values)
+
+
+def test_a_bar_closes_when_a_later_trade_comes() -> None:
+    bars = TradeBars(60, False, "start")
+    first = fold(bars, raw(3, trade(0, 10)), raw(4, trade(5, 12, 2)), raw(5, trade(59.9, 9, 0.5)))
+    assert shown(first) == []
+    assert [(item.dead, item.repeated) for item in first] == [((), False)] * 3
+    assert shown(fold(bars, raw(6, trade(60, 11)))) == [(6, [bar(0, 10, 12, 9, 9, 3.5)])]
+    # Minutes without a trade make no bar.
+    assert shown(fold(bars, raw(7, trade(300, 8)))) == [(7, [bar(1, 11, 11, 11, 11, 1)])]
+
+
+def test_an_open_bar_is_shown_at_its_last_trade() -> None:
+    bars = TradeBars(60, True, "start")
+    first = fold(bars, raw(3, trade(0, 10)), raw(4, trade(5, 12, 2)), raw(5, trade(1, 1), "B"))
+    assert shown(first) == [(4, [bar(0, 10, 12, 10, 12, 3)]), (5, [bar(0, 1, 1, 1, 1, 1)])]
+    assert [record.offset for record in first[1].folded] == [3]
+    second = fold(bars, raw(6, trade(50, 9)), raw(7, trade(61, 11)))
+    assert shown(second) == [(6, [bar(0, 10, 12, 9, 9, 4)]), (7, [bar(1, 11, 11, 11, 11, 1)])]
+
+
+def test_the_time_stamp_may_be_the_bars_end() -> None:
+    bars = TradeBars(60, True, "end")
+    assert shown(fold(bars, raw(0, trade(0, 10)))) == [(0, [bar(1, 10, 10, 10, 10, 1)])]
+
+
+def test_times_before_the_epoch_have_bars_too() -> None:
+    bars = TradeBars(60, True, "start")
+    (found,) = shown(fold(bars, raw(0, {"t": -30, "p": 5})))
+    assert found[1][0].time_us == -MINUTE_US
+
+
+def test_a_record_of_several_trades_is_one_record() -> None:
+    bars = TradeBars(60, False, "start")
+    (one,) = fold(bars, raw(0, [trade(130, 3), trade(0, 1), trade(65, 2)]))  # newest first, as some vendors do
+    assert one.record is not None
+    assert [found.close for found in one.record.bars] == [1, 2]
+    assert shown(fold(bars, raw(1, trade(190, 4)))) == [(1, [bar(2, 3, 3, 3, 3, 1)])]
+
+
+def test_an_absent_size_is_no_volume() -> None:
+    bars = TradeBars(60, True, "start")
+    ((_, (found,)),) = shown(fold(bars, raw(0, trade(0, 10, None)), raw(1, trade(1, 10, None))))
+    assert math.isnan(found.volume)
+    ((_, (found,)),) = shown(fold(bars, raw(2, trade(2, 10, 0)), raw(3, trade(3, 10, 2))))
+    assert found.volume == 2
+
+
+def test_a_trade_older_than_the_open_bar_is_late() -> None:
+    bars = TradeBars(60, False, "start")
+    parsed = fold(bars, raw(0, trade(60, 10)), raw(1, trade(59, 5)), raw(2, trade(59, 5), "B"))
+    assert [[letter.reason for letter in item.dead] for item in parsed] == [[], [Reason.LATE], []]
+    assert parsed[1].dead[0].value == parsed[1].raw.value
+    (mixed,) = fold(bars, raw(3, [trade(0, 5), trade(61, 11)]))
+    assert [(letter.reason, letter.bar) for letter in mixed.dead] == [(Reason.LATE, 0)]
+    assert shown(fold(bars, raw(4, trade(120, 1)))) == [(4, [bar(1, 10, 11, 10, 11, 2)])]
+
+
+def test_repeats_are_told_by_their_id_never_by_their_value() -> None:
+    bars = TradeBars(60, False, "start")
+    same = [raw(offset, trade(0, 10)) for offset in range(3)]
+    named = [raw(3, trade(1, 10, trade_id=7)), raw(4, trade(1, 10, trade_id="7")), raw(5, trade(1, 10, id=8))]
+    parsed = [*fold(bars, *same, *named), *fold(bars, raw(6, trade(2, 10, id=8)))]
+    assert [item.raw.offset for item in parsed if item.repeated] == [4, 6]
+    assert shown(fold(bars, raw(7, trade(60, 1)))) == [(7, [bar(0, 10, 10, 10, 10, 5)])]
+
+
+def test_bad_trades_are_dead_letters() -> None:
+    bars = TradeBars(60, False, "start")
+    values = [b"{", {"t": START_S}, trade(0, math.inf), trade(0, 1, -1), {"t": "x", "p": 1}, [], 3]
+    reasons = [item.dead[0].reason for item in fold(bars, *(raw(i, value) for i, value in enumerate(values)))]
+    assert reasons == [
+        Reason.NOT_JSON,
+        Reason.MISSING_FIELD,
+        Reason.NOT_JSON,
+        Reason.NEGATIVE_VOLUME,
+        Reason.TIME_INVALID,
+        Reason.EMPTY_LIST,
+        Reason.NOT_A_TRADE,
+    ]
+
+
+def stream(seed: int, count: int = 300) -> list[RawRecord]:
+    """Three keys, one of them quiet; late, repeated, bad and unsized trades."""
+    chance = random.Random(seed)
+    clock = dict.fromkeys("ABC", 0.0)
+    raws = []
+    for offset in range(count):
+        key = chance.choice("AAAAABBBC" if offset % 100 < 90 else "AB")
+        clock[key] += chance.expovariate(1 / 12)
+        at = clock[key] - (90 if chance.random() < 0.05 else 0)
+        size = None if chance.random() < 0.1 else round(chance.expovariate(1.3), 7)
+        one: Any = trade(at, round(100 + chance.gauss(0, 3), 3), size)
+        if chance.random() < 0.1:
+            one["id"] = chance.randint(0, 3)
+        if chance.random() < 0.05:
+            one = [one, trade(at + 1, 100.5, 0.1)]
+        raws.append(raw(offset, one if chance.random() > 0.02 else b"bad", key))
+    return raws
+
+
+def polled(bars: TradeBars, raws: list[RawRecord], chance: random.Random) -> list[ParsedRecord]:
+    parsed: list[ParsedRecord] = []
+    at = 0
+    while at < len(raws):
+        size = chance.choice((1, 2, 7, 50))
+        parsed += fold(bars, *raws[at : at + size])
+        at += size
+    return parsed
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_closed_bars_do_not_depend_on_the_polls(seed: int) -> None:
+    raws = stream(seed)
+    whole = fold(TradeBars(60, False, "start"), *raws)
+    parts = polled(TradeBars(60, False, "start"), raws, random.Random(seed))
+    assert parts == [
+        ParsedRecord(item.raw, item.record, item.dead, item.bars_seen, other.folded, item.repeated)
+        for item, other in zip(whole, parts, strict=True)
+    ]
+    assert sum(item.record is not None for item in whole) > 40
+
+
+class Session:
+    """What an engine does with bar records: equal times replace, known offsets are skipped."""
+
+    def __init__(self) -> None:
+        self.bars: dict[int, Bar] = {}
+        self.offset = -1
+        self.floor: int | None = None
+
+    def window(self, name: str) -> Window:
+        self.floor = None
+        stored = tuple(WindowBar(one, 0, 0) for _, one in sorted(self.bars.items())[-40:])
+        return Window(name, self.offset, 0, 0, None, stored)
+
+
+def apply(sessions: dict[str, Session], parsed: list[ParsedRecord]) -> None:
+    for item in parsed:
+        if item.record is None:
+            continue
+        session = sessions.setdefault(item.record.key, Session())
+        if item.record.offset <= session.offset:
+            continue
+        session.bars |= {one.time_us: one for one in item.record.bars}
+        session.offset = item.record.offset
+        if session.floor is None:
+            session.floor = item.record.offset
+
+
+def late_ones(parsed: list[ParsedRecord]) -> list[int]:
+    return [item.raw.offset for item in parsed if item.dead and item.dead[0].reason == Reason.LATE]
+
+
+@pytest.mark.parametrize("open_bar", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_restart_at_the_floor_gives_the_same_bars(seed: int, open_bar: bool) -> None:
+    """The consumer and the engine lose everything at random points; windows and floors are all there is."""
+    raws, chance = stream(seed), random.Random(seed)
+    straight: dict[str, Session] = {}
+    whole = polled(TradeBars(60, open_bar, "end"), raws, random.Random(-seed))
+    apply(straight, whole)
+
+    stored: dict[str, Window] = {}
+    committed = floor = replayed = lives = 0
+    sessions: dict[str, Session] = {}
+    late = []
+    while committed < len(raws):
+        lives, replayed = lives + 1, replayed + committed - floor
+        bars, sessions = TradeBars(60, open_bar, "end"), {}
+        bars.restore(stored.values())
+        for name, window in stored.items():
+            session = sessions[name] = Session()
+            session.bars = {one.bar.time_us: one.bar for one in window.bars}
+            session.offset = window.offset
+        apply(sessions, polled(bars, raws[floor:committed], chance))
+        ahead = committed
+        for _ in range(chance.randint(1, 12)):
+            parsed = fold(bars, *raws[ahead : ahead + chance.randint(1, 9)])
+            apply(sessions, parsed)
+            ahead += len(parsed)
+            if chance.random() < 0.7:  # else it dies with this uncommitted
+                committed = ahead
+                late += late_ones(parsed)
+                for name, session in sessions.items():
+                    if session.floor is not None and chance.random() < 0.2:
+                        stored[name] = session.window(name)
+                needed = min([s.floor for s in sessions.values() if s.floor is not None] + [committed])
+                floor = bars.floor(needed)
+                assert floor <= needed
+            else:
+                if sessions and chance.random() < 0.5:  # a window that the commit did not follow
+                    name = chance.choice(sorted(sessions))
+                    stored[name] = sessions[name].window(name)
+                break
+
+    assert lives > 5
+    assert late == late_ones(whole)
+    for name, session in straight.items():
+        newest = sorted(session.bars.items())[-20:]
+        assert sorted(sessions[name].bars.items())[-20:] == newest
+    assert replayed / lives < 200
