@@ -36,6 +36,8 @@ class TopicPlan:
     partitions: int
     replication: int = 1
     config: Mapping[str, str] = field(default_factory=dict)
+    fixed_partitions: bool = False
+    """Another number of partitions would be wrong, not only another choice."""
 
     @property
     def compacted(self) -> bool:
@@ -62,8 +64,9 @@ def planned_topics(settings: KafkaSettings, bars_partitions: int | None = None) 
             (settings.standing_topic, "standing queries", 1, COMPACTED),
             (settings.answers_topic, "answers of standing queries", many, COMPACTED),
         ]
+    fixed = (settings.windows_topic, settings.standing_topic)
     return tuple(
-        TopicPlan(name, purpose, partitions, settings.replication_factor, config)
+        TopicPlan(name, purpose, partitions, settings.replication_factor, config, name in fixed)
         for name, purpose, partitions, config in table
     )
 

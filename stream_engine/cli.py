@@ -8,11 +8,13 @@ from pathlib import Path
 import click
 
 from stream_engine.commands.demo import demo
+from stream_engine.commands.doctor import doctor
 from stream_engine.commands.kafka import kafka
 from stream_engine.commands.options import LOG_LEVELS, Options
 from stream_engine.commands.produce import produce
 from stream_engine.commands.query import query
 from stream_engine.commands.serve import serve
+from stream_engine.commands.topics import topics
 from stream_engine.commands.train import train
 from stream_engine.commands.watch import watch
 
@@ -62,7 +64,7 @@ def cli(context: click.Context, config_file: Path | None, log_level: str) -> Non
     context.obj = Options(config_file, log_level)
 
 
-for command in (serve, produce, query, watch, demo, kafka, train):
+for command in (serve, produce, query, watch, demo, doctor, topics, kafka, train):
     cli.add_command(command)
 
 
