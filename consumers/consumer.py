@@ -411,14 +411,22 @@ class Consumer:
                 log.warning("not closed cleanly: %s: %s", type(error).__name__, error)
         log.info("consumer stopped: %s", self.metrics.as_dict())
 
+    def _applied(self, partition: Partition) -> int:
+        """The offset after the last that the engine has applied. With nothing in flight that is the position,
+        which passes transaction markers as well."""
+        stream = self._streams[partition]
+        position = None
+        if stream.state is StreamState.STREAMING and not stream.batches_in_flight:
+            position = self._source.position(partition)
+        return stream.acknowledged + 1 if position is None else position
+
     def _report(self, now: float) -> None:
         if now < self._next_report:
             return
         self._next_report = now + REPORT_EVERY_S
-        # From what was read, not from what is committed: that moves only with deliveries.
-        ends = {p: self._source.highwater(p) for p in self._streams}
+        begun = [p for p, stream in self._streams.items() if stream.settled is not None]
         self.metrics.lag = {
-            str(p): max(0, end - self._streams[p].last - 1) for p, end in ends.items() if end is not None
+            str(p): max(0, end - self._applied(p)) for p, end in self._source.ends(begun).items()
         }
         self.metrics.in_flight = sum(stream.records_in_flight for stream in self._streams.values())
         if self._watch.presence is Presence.WELCOMED:

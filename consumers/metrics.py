@@ -24,7 +24,7 @@ class ConsumerMetrics:
     """Starts of a partition: assignments, and restarts for a refusal or a new engine."""
     in_flight: int = 0
     lag: dict[str, int] = field(default_factory=dict)
-    """Records not yet read, by "topic/partition"."""
+    """Records in the log that the engine has not applied, by "topic/partition"."""
 
     def counters(self) -> dict[str, float]:
         """For ``/metrics``, where each gets the prefix ``stream_engine_consumer_``."""

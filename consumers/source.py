@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LOOKUP_TIMEOUT_MS = 5_000
+ENDS_TIMEOUT_MS = 500
 RETRY_PAUSE_S = 0.2
 JOINING_POLL_MS = 500
 RECONNECT_BACKOFF_MS = 2_000
@@ -75,6 +76,7 @@ class KafkaSource:
         self._events: queue.SimpleQueue[SourceEvent] = queue.SimpleQueue()
         self._commits: queue.SimpleQueue[dict[Partition, CommitPoint] | Exception] = queue.SimpleQueue()
         self._on_revoke: Mapping[Partition, CommitPoint] = {}
+        self._asked_ends: dict[Partition, int] = {}
         self._consumer = KafkaConsumer(
             **client_options(settings),
             group_id=settings.group_id,
@@ -139,6 +141,7 @@ class KafkaSource:
 
     def seek(self, partition: Partition, offset: int) -> bool:
         """Set the next offset to read; what was fetched before is discarded. False where it is no longer ours."""
+        self._asked_ends.pop(partition, None)  # the log may have been made anew
         try:
             self._consumer.seek(TopicPartition(*partition), offset)
         except (ValueError, KeyError):
@@ -167,8 +170,27 @@ class KafkaSource:
             return position
         return None
 
-    def highwater(self, partition: Partition) -> int | None:
-        """The offset after the last in the log, as of the newest fetch; None before the first."""
+    def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """The offset after the last in the log, as of the newest fetch; without those not known yet.
+
+        What is paused is not fetched, and the log may grow for long meanwhile: then the broker is asked. Otherwise
+        it is not: its answer would come behind that of a fetch which waits for records."""
+        newest = {p: end for p in partitions if (end := self._highwater(p)) is not None}
+        paused = {Partition(*tp) for tp in self._consumer.paused()}
+        if newest and paused.issuperset(newest):
+            self._ask_for_ends(newest)
+        # A fetch that is looked at later may be older than the answer.
+        return {partition: max(end, self._asked_ends.get(partition, end)) for partition, end in newest.items()}
+
+    def _ask_for_ends(self, newest: Mapping[Partition, int]) -> None:
+        try:
+            found = self._consumer.end_offsets([TopicPartition(*p) for p in newest], timeout_ms=ENDS_TIMEOUT_MS)
+        except KafkaError as error:
+            log.debug("the ends of the log are not known at the moment: %s: %s", type(error).__name__, error)
+            return
+        self._asked_ends = {partition: found[TopicPartition(*partition)] for partition in newest}
+
+    def _highwater(self, partition: Partition) -> int | None:
         try:
             highwater: int | None = self._consumer.highwater(TopicPartition(*partition))
         except (KafkaError, KeyError):  # it is being taken away

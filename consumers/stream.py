@@ -48,6 +48,8 @@ class PartitionStream:
         self.generation = 0
         self.last = -1
         """The last offset sent to the engine."""
+        self.acknowledged = -1
+        """The last offset that the engine has applied."""
         self.live_from = 0
         self.settled: SettledOffsets | None = None
         self.committed = -1
@@ -80,7 +82,7 @@ class PartitionStream:
         first = self.settled is None
         self.committed = plan.live_from if first else min(self.committed, plan.live_from)
         self.generation = generation
-        self.last = plan.start - 1
+        self.last = self.acknowledged = plan.start - 1
         self.live_from = plan.live_from
         self.settled = SettledOffsets(plan.start, plan.live_from)
         return Assign(*self.partition, generation, plan.start, plan.live_from, plan.incomplete)
@@ -125,6 +127,7 @@ class PartitionStream:
                 letters.append(DeadLetter(raw, raw.value, rejected.reason, rejected.detail))
                 self.settled.hold(raw.offset)
         self.settled.acknowledge(ack.last, ack.floor)
+        self.acknowledged = ack.last
         while self._in_flight and self._in_flight[0].last <= ack.last:
             self._in_flight.popleft()
         for offset in [offset for offset in self._held if offset <= ack.last]:

@@ -142,7 +142,9 @@ class _EngineCollector(Collector):
             applied.add_metric((one.topic, str(one.partition), one.state), one.applied)
         yield applied
         lag = GaugeMetricFamily(
-            "stream_engine_consumer_lag_records", "Records not yet read", labels=("topic", "partition")
+            "stream_engine_consumer_lag_records",
+            "Records in the log that are not applied yet",
+            labels=("topic", "partition"),
         )
         for partition, records in status.lag.items():
             lag.add_metric(tuple(partition.rsplit("/", 1)), records)

@@ -158,8 +158,12 @@ class Liveness(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True):
+    """``lag_records`` counts records in the log that no answer has seen yet, over all partitions; None where it is
+    not known. A lag alone is no reason against asking: each answer says how old its data is."""
+
     model: str
     uptime_s: float
+    lag_records: int | None
     status: Literal["ready"] = "ready"
 
 
@@ -167,6 +171,7 @@ class NotReady(ErrorEnvelope, frozen=True):
     """The error shape, plus each reason by itself."""
 
     reasons: tuple[str, ...]
+    lag_records: int | None = None
     status: Literal["unavailable"] = "unavailable"
 
 

@@ -41,9 +41,13 @@ async def ready(request: Request) -> Response:
     status = await state.status()
     reasons = not_ready(state, status)
     if reasons or status is None:
-        body = NotReady(ErrorBody("not_ready", "; ".join(reasons)), reasons)
+        body = NotReady(ErrorBody("not_ready", "; ".join(reasons)), reasons, _lag(status))
         return reply_json(body, 503, {"retry-after": "1"})
-    return reply_json(Readiness(status.model, status.uptime_s))
+    return reply_json(Readiness(status.model, status.uptime_s, _lag(status)))
+
+
+def _lag(status: Status | None) -> int | None:
+    return sum(status.lag.values()) if status is not None and status.lag else None
 
 
 def not_ready(state: ApiState, status: Status | None) -> tuple[str, ...]:

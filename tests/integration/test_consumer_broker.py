@@ -486,10 +486,12 @@ def test_it_reports_its_lag_and_counters(make: Callable[..., Bench]) -> None:
     engine = bench.engine("boot-1", credits_=4, acks=False)
     bench.consume()
     lag = f"{bench.topic}/0"
-    engine.until(lambda: any(r.lag.get(lag) == 6 for r in engine.reports), "the lag is that of what is not read")
+    engine.until(lambda: any(r.lag.get(lag) == 10 for r in engine.reports), "what is not applied is lag")
+    bench.put(*(bar(i) for i in range(9, 14)))
+    engine.until(lambda: any(r.lag.get(lag) == 15 for r in engine.reports), "it grows while nothing is fetched")
     engine.acks = True
-    engine.until(lambda: engine.reports[-1].lag.get(lag) == 0, "the lag falls as records are read")
-    engine.until(lambda: engine.reports[-1].counters["records_acknowledged_total"] == 10, "all are counted")
+    engine.until(lambda: engine.reports[-1].lag.get(lag) == 0, "the lag falls as records are applied")
+    engine.until(lambda: engine.reports[-1].counters["records_acknowledged_total"] == 15, "all are counted")
     assert engine.reports[-1].counters["dead_letters_not_json_total"] == 1
 
 

@@ -61,7 +61,7 @@ def test_ready_when_engine_and_board_are(service):
     reply = service.http.get("/health/ready")
 
     assert reply.status_code == 200
-    assert reply.json() == {"model": "embedded", "uptime_s": 12.5, "status": "ready"}
+    assert reply.json() == {"model": "embedded", "uptime_s": 12.5, "lag_records": 5, "status": "ready"}
 
 
 def _silent(_: StatusRequest) -> None:
