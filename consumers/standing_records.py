@@ -46,7 +46,7 @@ def parse_standing(raw: RawRecord, token: str | None = None) -> StandingApply | 
         record = _decode(raw.value)
     except msgspec.ValidationError as error:
         return DeadLetter(raw, raw.value, Reason.NOT_A_STANDING_QUERY, str(error))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return DeadLetter(raw, raw.value, Reason.NOT_JSON, str(error))
     put = StandingPut(record.session, record.question, record.on, query_id)
     return StandingApply(raw.offset, query_id, put, token)

@@ -61,6 +61,17 @@ class Registration:
         self._heard: dict[Peer, float] = {}
         self._pending: dict[str, _Pending] = {}
         self._applied = -1
+        self._known = False
+
+    def unavailable(self) -> ErrorReply | None:
+        """Why standing queries can neither be told nor changed now; None when they can."""
+        if self._known:
+            return None
+        message = (
+            "standing queries are kept in a Kafka topic, and this engine has not got them yet: a consumer "
+            "(stream-engine serve consumer) reads them from there"
+        )
+        return ErrorReply(503, "registry_unavailable", message, retry_after_s=1.0)
 
     # --- of the API ----------------------------------------------------------------------------------
 
@@ -80,18 +91,21 @@ class Registration:
 
     def delete(self, peer: Peer, request: StandingDelete) -> None:
         """Answered by ``Done`` once it is applied, or by an error."""
-        if self._engine.standing.get(request.id) is None:
+        if self._known and self._engine.standing.get(request.id) is None:
             self._send(peer, no_query(request.id))
             return
         self._write(peer, request.id, None)
 
     def _write(self, peer: Peer, query_id: str, query: StandingPut | None) -> None:
         now = self._clock()
+        if (unavailable := self.unavailable()) is not None:
+            self._send(peer, unavailable)
+            return
         self._heard = {one: heard for one, heard in self._heard.items() if now - heard < REGISTRY_LOST_S}
         if not self._heard:
             message = (
-                "standing queries are kept in a Kafka topic, and nothing that writes it is there: start a "
-                "consumer (stream-engine serve consumer), or see why it does not reach its broker"
+                "standing queries are kept in a Kafka topic, and nothing that writes it is there any more: start "
+                "a consumer (stream-engine serve consumer), or see why it does not reach its broker"
             )
             self._send(peer, ErrorReply(503, "registry_unavailable", message, retry_after_s=REGISTRY_LOST_S))
             return
@@ -135,6 +149,7 @@ class Registration:
             refused = tuple(one for record in snapshot.queries for one in self._enter(record))
             self._applied = snapshot.offset
         self._engine.standing.restore(snapshot.answers)
+        self._known = True
         return refused
 
     def _apply(self, record: StandingApply) -> tuple[Rejected, ...]:

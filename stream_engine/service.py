@@ -148,6 +148,12 @@ class EngineService:
             self._registration.put(peer, message)
         elif isinstance(message, StandingDelete) and self._config.kafka.standing_topic:
             self._registration.delete(peer, message)
+        elif (
+            isinstance(message, StandingRequest)
+            and self._config.kafka.standing_topic
+            and (unavailable := self._registration.unavailable()) is not None
+        ):
+            self._server.send(peer, unavailable)
         elif isinstance(message, ConsumerHello):
             self._consumers[peer.identity] = time.monotonic()
             self._server.send(peer.unsolicited(), Welcome(engine.boot_id, engine.settings.credits))
