@@ -10,7 +10,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import CoordinatorNotAvailableError, KafkaError
 
 from consumers.client import BrokerUnreachable
-from consumers.topics import DAY_MS, TopicPlan, open_admin, partition_count, planned_topics
+from consumers.topics import DAY_MS, TopicPlan, open_admin, planned_topics, source_partitions
 from stream_engine.config import ConfigError, KafkaSettings
 from stream_engine.doctor import Finding, check_clock, ok, problem, warning
 
@@ -68,7 +68,7 @@ def survey_topics(settings: KafkaSettings, timeout_s: float) -> list[TopicState]
 
 
 def _survey(admin: KafkaAdminClient, settings: KafkaSettings) -> list[TopicState]:
-    plans = planned_topics(settings, partition_count(admin, settings.bars_topic))
+    plans = planned_topics(settings, source_partitions(admin, settings))
     described = {one["name"]: one["partitions"] for one in admin.describe_topics([plan.name for plan in plans])}
     existing = [plan.name for plan in plans if described.get(plan.name)]
     configs: Mapping[str, Mapping[str, Mapping[str, str]]] = {}
@@ -144,9 +144,7 @@ def _remedy(state: TopicState) -> str:
 
 def _inspect_group(admin: KafkaAdminClient, settings: KafkaSettings) -> Iterator[Finding]:
     subject = f"group {settings.group_id}"
-    topics = [
-        one for one in admin.describe_topics([settings.bars_topic, settings.trades_topic]) if one["partitions"]
-    ]
+    topics = [one for one in admin.describe_topics(list(settings.source_topics)) if one["partitions"]]
     partitions = [
         TopicPartition(one["name"], part["partition_index"]) for one in topics for part in one["partitions"]
     ]

@@ -44,9 +44,9 @@ class TopicPlan:
         return self.config.get("cleanup.policy") == "compact"
 
 
-def planned_topics(settings: KafkaSettings, bars_partitions: int | None = None) -> tuple[TopicPlan, ...]:
-    """Every topic that is needed. ``bars_partitions`` is the number that the bars topic has where it exists: a
-    window lies in the partition that has the number of its session's own."""
+def planned_topics(settings: KafkaSettings, source_partitions: int | None = None) -> tuple[TopicPlan, ...]:
+    """Every topic that is needed. ``source_partitions`` is what the bars and trades topics have at most, where
+    they exist: a window lies in the partition that has the number of its session's own."""
     many, suffix = settings.partitions, settings.dead_letter_suffix
     bars, trades = settings.bars_topic, settings.trades_topic
     records, ticks = _kept(settings.bars_retention_days), _kept(settings.trades_retention_days)
@@ -56,7 +56,7 @@ def planned_topics(settings: KafkaSettings, bars_partitions: int | None = None) 
         (trades, "trades in", many, ticks),
         (bars + suffix, "bars that could not be taken", 1, letters),
         (trades + suffix, "trades that could not be taken", 1, letters),
-        (settings.windows_topic, "windows of quiet sessions", bars_partitions or many, COMPACTED),
+        (settings.windows_topic, "windows of quiet sessions", source_partitions or many, COMPACTED),
     ]
     if settings.standing_topic:
         table += [
@@ -82,7 +82,7 @@ def ensure_topics(settings: KafkaSettings, timeout_s: float = 15.0) -> list[str]
     where the broker makes no such topic."""
     admin = open_admin(settings, timeout_s)
     try:
-        plans = planned_topics(settings, partition_count(admin, settings.bars_topic))
+        plans = planned_topics(settings, source_partitions(admin, settings))
         existing = set(admin.list_topics())
         made = [plan.name for plan in plans if plan.name not in existing and _create(admin, plan)]
         admin.wait_for_topics([plan.name for plan in plans])
@@ -124,6 +124,11 @@ def open_admin(settings: KafkaSettings, timeout_s: float) -> KafkaAdminClient:
 def partition_count(admin: KafkaAdminClient, topic: str) -> int | None:
     """How many partitions the topic has; None where there is no such topic."""
     return len(admin.describe_topics([topic])[0]["partitions"]) or None
+
+
+def source_partitions(admin: KafkaAdminClient, settings: KafkaSettings) -> int:
+    """The most partitions that a topic of bars or trades has, or will have where it is absent."""
+    return max(partition_count(admin, topic) or settings.partitions for topic in settings.source_topics)
 
 
 def _create(admin: KafkaAdminClient, plan: TopicPlan) -> bool:

@@ -50,6 +50,12 @@ class KafkaSettings:
     group_id: str = "stream-engine"
     bars_topic: str = "market.bars"
     trades_topic: str = "market.trades"
+    bar_seconds: int = 60
+    """Length of the bars that trades are made into."""
+    bar_time: Literal["start", "end"] = "start"
+    """Whether those bars are stamped with their start or their end."""
+    open_bar: bool = False
+    """Show the bar that trades are still coming for; else a bar is seen once a later trade closes it."""
     windows_topic: str = "stream-engine.windows"
     """Compacted: windows of sessions that have been quiet for long. As many partitions as the bars topic."""
     standing_topic: str = "stream-engine.standing-queries"
@@ -88,6 +94,7 @@ class KafkaSettings:
     def __post_init__(self) -> None:
         _require(bool(self.bootstrap_servers.strip()), "kafka.bootstrap_servers", "host:port[,host:port]", "")
         _require(self.partitions > 0, "kafka.partitions", "positive", self.partitions)
+        _require(0 < self.bar_seconds <= 86_400, "kafka.bar_seconds", "1..86400", self.bar_seconds)
         _require(self.poll_records > 0, "kafka.poll_records", "positive", self.poll_records)
         _require(self.max_rebuild_records > 0, "kafka.max_rebuild_records", "positive", self.max_rebuild_records)
         _require(
@@ -106,6 +113,10 @@ class KafkaSettings:
         for name in ("bars_retention_days", "trades_retention_days", "dead_letter_retention_days"):
             _require(getattr(self, name) >= 0, f"kafka.{name}", "zero or positive", getattr(self, name))
         self._check_security()
+
+    @property
+    def source_topics(self) -> tuple[str, str]:
+        return self.bars_topic, self.trades_topic
 
     @property
     def dead_letter_topic(self) -> str:

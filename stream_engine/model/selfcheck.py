@@ -1,7 +1,7 @@
 """Looks at a model folder, loads it as the engine would, and says what it found, one JSON line each.
 
-Usage: ``python -m stream_engine.model.selfcheck MODEL DEVICE``, a process of its own. The quick looks come first, for
-a caller that does not wait for all. The status is not 0 where the folder cannot be served.
+Usage: ``python -m stream_engine.model.selfcheck MODEL DEVICE``, a process of its own. The quick looks come first,
+for a caller that does not wait for all. The status is not 0 where the folder cannot be served.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main(model: str, device: str) -> None:
 
 
 def embedding_rows(folder: Path) -> int:
-    """Entries of the weights' vocabulary, from the files' headers. Raises FileNotFoundError where none has them."""
+    """Entries of the weights' vocabulary, from the files' headers. Raises FileNotFoundError where none has it."""
     from safetensors import safe_open
 
     for file in sorted(folder.glob("*.safetensors")):
