@@ -1,7 +1,7 @@
 """Answers of standing queries onto the answers topic: every change once, in order per key.
 
 The topic is compacted, its key is ``<session>|<query id>``, its value the JSON of ``AnswerRecord``, whose schema
-is ``schemas/answer.schema.json``.
+is ``schemas/answer.schema.json``. A null value says that the query does not ask this session any more.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafka.errors import KafkaError
 from consumers.client import client_options
 from stream_engine.answer_book import AnswerBook, answer_key
 from stream_engine.config import KafkaSettings
-from stream_engine.messages import AnswerChanged, Evaluations
+from stream_engine.messages import AnswerChanged, AnswerGone, Evaluations
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class _Outgoing:
     """``answer`` is None where the topic has it already; ``future`` where it was not sent yet."""
 
     written: Written
-    answer: AnswerChanged | None
+    answer: AnswerChanged | AnswerGone | None
     future: Any = None
 
 
@@ -94,7 +94,10 @@ class AnswerSink:
             assert answer.offset is not None, "answers of a partition have offsets"
             number = message.number if answer is message.answers[-1] else 0
             written = Written(message.topic, message.partition, message.generation, answer.offset, number)
-            news = self._book.note(answer)
+            if isinstance(answer, AnswerGone):
+                news = self._book.discard(answer.session, answer.query)
+            else:
+                news = self._book.note(answer)
             self.repeated += not news
             self._outgoing.append(_Outgoing(written, answer if news else None))
             offsets.append(answer.offset)
@@ -125,7 +128,9 @@ class AnswerSink:
                 continue
             try:
                 outgoing.future = self._producer.send(
-                    self._topic, key=answer_key(answer.session, answer.query), value=encode(answer)
+                    self._topic,
+                    key=answer_key(answer.session, answer.query),
+                    value=None if isinstance(answer, AnswerGone) else encode(answer),
                 )
             except KafkaError as error:
                 self._retry(outgoing, error)

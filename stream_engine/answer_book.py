@@ -58,9 +58,10 @@ class AnswerBook:
         with self._lock:
             self._newest = newest
 
-    def discard(self, session: str, query: str) -> None:
+    def discard(self, session: str, query: str) -> bool:
+        """Forget one; False where there was none."""
         with self._lock:
-            self._newest.pop((session, query), None)
+            return self._newest.pop((session, query), None) is not None
 
     def forget_query(self, query: str) -> None:
         with self._lock:

@@ -43,12 +43,24 @@ class ConsumerHello(msgspec.Struct, frozen=True, tag=True):
     topics: tuple[str, ...]
 
 
+class RecordCounts(msgspec.Struct, frozen=True):
+    """What became of a partition's live records, once acknowledged: ``consumed`` is the sum of the others. A
+    record of several bars is ``applied`` if one of them is; bars are counted apart."""
+
+    consumed: int = 0
+    applied: int = 0
+    dead_lettered: int = 0
+    duplicates: int = 0
+    late: int = 0
+
+
 class ConsumerReport(msgspec.Struct, frozen=True, tag=True):
     """How the consumer is doing, about once a second: a sign of life, its lag by "topic/partition" (records in
     the log that the engine has not applied, so what is in flight is lag), and its counters for ``/metrics``."""
 
     lag: dict[str, int]
     counters: dict[str, float]
+    records: dict[str, RecordCounts] = {}
 
 
 class Assign(msgspec.Struct, frozen=True, tag=True):
@@ -227,6 +239,16 @@ class Rejected(msgspec.Struct, frozen=True, array_like=True):
     detail: str
 
 
+class AnswerGone(msgspec.Struct, frozen=True, tag=True):
+    """The query is deleted, or does not cover the session any more: so is its answer in the answers topic."""
+
+    session: str
+    query: str
+    topic: str
+    partition: int
+    offset: int
+
+
 class Evaluations(msgspec.Struct, frozen=True, tag=True):
     """Answers of standing queries for the answers topic, in order; sent before the ``Ack`` that covers them, whose
     offsets may be committed once they are written. ``number`` is that of the last one."""
@@ -236,7 +258,7 @@ class Evaluations(msgspec.Struct, frozen=True, tag=True):
     partition: int
     generation: int
     number: int
-    answers: tuple[AnswerChanged, ...]
+    answers: tuple[AnswerChanged | AnswerGone, ...]
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):
@@ -426,6 +448,7 @@ class Status(msgspec.Struct, frozen=True, tag=True):
     lag: dict[str, int]
     counters: dict[str, float]
     gauges: dict[str, float]
+    records: dict[str, RecordCounts] = {}
 
 
 # --- events, engine -> everyone ----------------------------------------------------------------------

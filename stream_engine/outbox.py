@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 
-from stream_engine.messages import AnswerChanged
+from stream_engine.messages import AnswerChanged, AnswerGone
 from stream_engine.session import Source
 
 
@@ -15,19 +15,19 @@ class Outbox:
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
-        self._unwritten: dict[Source, deque[tuple[int, AnswerChanged]]] = {}
+        self._unwritten: dict[Source, deque[tuple[int, AnswerChanged | AnswerGone]]] = {}
         self._sent: dict[Source, int] = {}
 
     def __len__(self) -> int:
         return sum(len(waiting) for waiting in self._unwritten.values())
 
-    def add(self, answer: AnswerChanged) -> None:
+    def add(self, answer: AnswerChanged | AnswerGone) -> None:
         """Answers of pushed sessions belong to no partition: they go to no topic."""
         if answer.topic is not None and answer.partition is not None:
             source = Source(answer.topic, answer.partition)
             self._unwritten.setdefault(source, deque()).append((next(self._numbers), answer))
 
-    def take(self) -> list[tuple[Source, int, tuple[AnswerChanged, ...]]]:
+    def take(self) -> list[tuple[Source, int, tuple[AnswerChanged | AnswerGone, ...]]]:
         """What was not handed out yet: by partition, with the number of the last answer."""
         taken = []
         for source, waiting in self._unwritten.items():

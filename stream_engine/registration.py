@@ -7,7 +7,7 @@ answered. So every engine applies the same records in the same order, and a rest
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -15,6 +15,8 @@ from stream_engine.answer_book import KEY_SEPARATOR
 from stream_engine.engine import Engine
 from stream_engine.entry import entry_key
 from stream_engine.messages import (
+    AnswerChanged,
+    AnswerGone,
     Done,
     ErrorReply,
     FromEngine,
@@ -31,6 +33,8 @@ from stream_engine.messages import (
     Welcome,
 )
 from stream_engine.queries import unsupported
+from stream_engine.session import Source
+from stream_engine.standing import covers
 from stream_engine.transport import Peer
 
 REGISTRY_LOST_S = 5.0
@@ -47,16 +51,18 @@ class _Pending:
 
 
 class Registration:
-    """``send`` reaches a peer. Times are of ``clock``, in seconds."""
+    """``send`` reaches a peer, ``withdraw`` the answers topic. Times are of ``clock``, in seconds."""
 
     def __init__(
         self,
         engine: Engine,
         send: Callable[[Peer, FromEngine], None],
+        withdraw: Callable[[AnswerGone], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine = engine
         self._send = send
+        self._withdraw = withdraw
         self._clock = clock
         self._heard: dict[Peer, float] = {}
         self._pending: dict[str, _Pending] = {}
@@ -145,7 +151,7 @@ class Registration:
             named = {record.id for record in snapshot.queries}
             for query in self._engine.standing.all():
                 if query.id not in named:
-                    self._engine.unregister(query.id)
+                    self._enter(StandingApply(snapshot.offset, query.id, None))
             refused = tuple(one for record in snapshot.queries for one in self._enter(record))
             self._applied = snapshot.offset
         self._engine.standing.restore(snapshot.answers)
@@ -159,6 +165,7 @@ class Registration:
         return self._enter(record)
 
     def _enter(self, record: StandingApply) -> tuple[Rejected, ...]:
+        told = self._engine.standing.told(record.id)
         reply: FromEngine
         refused: tuple[Rejected, ...] = ()
         if record.query is None:
@@ -172,10 +179,27 @@ class Registration:
                 self._engine.unregister(record.id)  # the newest record of an id counts, whatever it says
                 refused = (Rejected(record.offset, query.code or query.kind, query.message),)
                 reply = query
+        for gone in self._orphans(told):
+            self._withdraw(gone)
         pending = self._pending.pop(record.token, None) if record.token else None
         if pending is not None:
             self._send(pending.peer, reply)
         return refused
+
+    def orphans(self, source: Source) -> list[AnswerGone]:
+        """Answers of a partition in the answers topic that no query asks for any more."""
+        return [gone for gone in self._orphans(self._engine.standing.told()) if _source(gone) == source]
+
+    def _orphans(self, answers: Iterable[AnswerChanged]) -> Iterator[AnswerGone]:
+        for one in answers:
+            query = self._engine.standing.get(one.query)
+            asked = query is not None and covers(query.session, one.session)
+            if not asked and one.topic is not None and one.partition is not None and one.offset is not None:
+                yield AnswerGone(one.session, one.query, one.topic, one.partition, one.offset)
+
+
+def _source(gone: AnswerGone) -> Source:
+    return Source(gone.topic, gone.partition)
 
 
 def no_query(query_id: str) -> ErrorReply:

@@ -12,6 +12,7 @@ from stream_engine.config import Config
 from stream_engine.engine import Engine
 from stream_engine.messages import (
     AnswerChanged,
+    AnswerGone,
     Assign,
     Batch,
     ConsumerHello,
@@ -67,7 +68,7 @@ class EngineService:
         self._started = time.monotonic()
         build = build or (lambda emit: build_engine(config.engine, emit, config))
         self.engine = build(self._publish)
-        self._registration = Registration(self.engine, self._server.send)
+        self._registration = Registration(self.engine, self._server.send, self._withdraw)
 
     def run(self, stop: threading.Event) -> None:
         """Serve until ``stop`` is set. The board is marked dead at the end, so that readers refuse at once."""
@@ -96,6 +97,11 @@ class EngineService:
         if self._outbox is not None and isinstance(event, AnswerChanged):
             self._outbox.add(event)
 
+    def _withdraw(self, gone: AnswerGone) -> None:
+        """Only answers of partitions that are owned here: the others have an engine of their own."""
+        if self._outbox is not None and self.engine.ingest.partitions.get(Source(gone.topic, gone.partition)):
+            self._outbox.add(gone)
+
     def _hand_out_evaluations(self) -> None:
         """To the owners of the partitions, before the acknowledgements that cover them."""
         for source, number, answers in self._outbox.take() if self._outbox is not None else ():
@@ -121,6 +127,8 @@ class EngineService:
             self._owners[source] = peer.unsolicited()
             if self._outbox is not None:
                 self._outbox.again(source)
+                for gone in self._registration.orphans(source):
+                    self._outbox.add(gone)
             log.info(
                 "partition %s/%d assigned: replay from %d, live from %d",
                 message.topic,

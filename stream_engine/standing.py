@@ -110,6 +110,11 @@ class StandingRegistry:
         same_source = (told.topic, told.partition) == (here.topic, here.partition)
         return told if same_source and told.session_version > here.session_version else here
 
+    def told(self, query: str | None = None) -> tuple[AnswerChanged, ...]:
+        """What was answered last, here or in earlier lives of the engine; optionally of one query."""
+        known = {(answer.session, answer.query): answer for answer in (*self._told.all(), *self._answers.values())}
+        return tuple(answer for key, answer in known.items() if query in (None, key[1]))
+
     def answered(self, session: str, query: str) -> bool:
         """Whether the query was evaluated for the session at least once."""
         return (session, query) in self._answers

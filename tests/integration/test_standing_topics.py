@@ -231,8 +231,8 @@ class Service:
 
     def answers(self, session: str, query: str) -> list[AnswerRecord]:
         key = f"{session}|{query}".encode()
-        records = [record for record in self.records(self.kafka.answers_topic) if record.key == key]
-        return [msgspec.json.decode(record.value, type=AnswerRecord) for record in records]
+        values = [record.value for record in self.records(self.kafka.answers_topic) if record.key == key]
+        return [msgspec.json.decode(value, type=AnswerRecord) for value in values if value is not None]
 
     def history(self, session: str, query: str, expected: Sequence[str]) -> list[AnswerRecord]:
         """The answers of a query once the last one is that of the last version; each change once, in order."""
@@ -364,6 +364,7 @@ def test_what_the_api_registers_survives_restarts_until_it_is_deleted(
     assert service.registered() == set()
     newest = service.records(service.kafka.standing_topic)[-1]
     assert (newest.key, newest.value) == (b"trend", None)
+    until(lambda: service.records(service.kafka.answers_topic)[-1].value is None, "its answer is deleted, too")
     missing = service.ask(StandingDelete("trend"))
     assert isinstance(missing, ErrorReply)
     assert missing.status == 404
