@@ -67,8 +67,8 @@ def show(load: Load, outcome: Outcome, console: Console | None = None) -> None:
     for phase in outcome.phases:
         if phase.late is not None:
             console.print(
-                f"rho {phase.rho:g}: of each client latency, p50 {phase.late.p50:.2f} and p99 {phase.late.p99:.2f} ms "
-                "passed before this generator had sent"
+                f"rho {phase.rho:g}: this generator itself was late by {phase.late.p50:.2f} ms (p50), "
+                f"{phase.late.p99:.2f} ms (p99): part of the client's latencies"
             )
         for error, count in phase.errors.items():
             console.print(f"rho {phase.rho:g}: {count} of {phase.queries} queries without an answer: {error}")
