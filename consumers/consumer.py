@@ -14,17 +14,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
+from consumers.bars import TradeBars
 from consumers.dead_letter import DeadLetterWriter
 from consumers.engine_watch import EngineWatch, Presence
 from consumers.metrics import ConsumerMetrics
 from consumers.offsets import CommitPoint, RebuildPlan, plan_rebuild
 from consumers.reasons import DeadLetter, RawRecord
-from consumers.records import parse_records
+from consumers.records import ParsedRecord, parse_items, parse_records
 from consumers.registry import Registry
 from consumers.sink import AnswerSink
 from consumers.source import Change, KafkaSource, Partition, SourceEvent, SourceUnavailable
 from consumers.stream import PartitionStream, StreamState
 from consumers.topics import ensure_topics
+from consumers.trades import TRADES
 from consumers.windows import WindowLoad, WindowWriter, in_parts
 from stream_engine.answer_book import AnswerBook
 from stream_engine.config import Config
@@ -156,7 +158,7 @@ class Consumer:
             self._link = EngineLink(self._config.transport)
             log.warning("no word from an engine at %s: still trying", self._config.transport.engine)
         if self._watch.hello_due(now):
-            self._link.send(ConsumerHello((self._config.kafka.bars_topic,)))
+            self._link.send(ConsumerHello(self._config.kafka.source_topics))
 
     def _on_message(self, message: FromEngine, now: float) -> None:
         if isinstance(message, Welcome):
@@ -222,7 +224,8 @@ class Consumer:
                 self._starts.pop(event.partition, None)
                 if stream is not None:
                     self._revoke(stream)
-                self._streams[event.partition] = PartitionStream(event.partition, now)
+                fates = self.metrics.records[str(event.partition)]
+                self._streams[event.partition] = PartitionStream(event.partition, now, fates)
                 log.info("%s assigned", event.partition)
             case Change.POSITION_LOST:
                 if stream is not None:
@@ -278,7 +281,8 @@ class Consumer:
             return  # taken away meanwhile; its event follows
         # Of the clock: it also grows over restarts, and when a partition comes back from another member.
         self._generation = max(self._generation + 1, time.time_ns() // 1_000)
-        self._link.send(stream.begin(plan, self._generation))
+        bars = self._trade_bars(stream.partition, windows)
+        self._link.send(stream.begin(plan, self._generation, bars))
         for part in in_parts(windows):
             self._link.send(Restore(*stream.partition, self._generation, part))
         if stale:
@@ -293,27 +297,41 @@ class Consumer:
             *(stream.partition, plan.start, len(windows), plan.live_from, self._generation),
         )
 
+    def _trade_bars(self, partition: Partition, windows: tuple[Window, ...]) -> TradeBars | None:
+        kafka = self._config.kafka
+        if partition.topic != kafka.trades_topic:
+            return None
+        bars = TradeBars(kafka.bar_seconds, kafka.open_bar, kafka.bar_time)
+        bars.restore(windows)
+        return bars
+
     # --- records -----------------------------------------------------------------------------------
 
     def _deliver(self, polled: dict[Partition, list[RawRecord]]) -> None:
         raws: list[RawRecord] = []
         spans: list[tuple[PartitionStream, int, int]] = []
+        deliveries: list[tuple[PartitionStream, list[ParsedRecord]]] = []
         for partition, records in polled.items():
             stream = self._streams.get(partition)
             # Fetched before a rebalance or a restart of the partition: it is read again from its new start.
-            if stream is not None and stream.state is StreamState.STREAMING:
+            if stream is None or stream.state is not StreamState.STREAMING:
+                continue
+            if stream.bars is not None:
+                deliveries.append((stream, stream.bars.fold(parse_items(records, TRADES))))
+            else:
                 spans.append((stream, len(raws), len(raws) + len(records)))
                 raws.extend(records)
-        parsed = parse_records(raws)
-        for stream, first, end in spans:
+        bars = parse_records(raws)
+        deliveries += [(stream, bars[first:end]) for stream, first, end in spans]
+        for stream, parsed in deliveries:
             try:
-                batch, letters = stream.accept(parsed[first:end])
+                batch, letters = stream.accept(parsed)
             except ValueError as error:
                 log.error("%s: starting the partition again", error)
                 stream.reset(time.monotonic())
                 continue
             self._link.send(batch)
-            replayed = sum(item.raw.offset < stream.live_from for item in parsed[first:end])
+            replayed = sum(item.raw.offset < stream.live_from for item in parsed)
             self.metrics.replayed += replayed
             self.metrics.consumed += batch.consumed - replayed
             self.metrics.bars += sum(len(record.bars) for record in batch.records)
@@ -430,7 +448,7 @@ class Consumer:
         }
         self.metrics.in_flight = sum(stream.records_in_flight for stream in self._streams.values())
         if self._watch.presence is Presence.WELCOMED:
-            self._link.send(ConsumerReport(self.metrics.lag, self.metrics.counters()))
+            self._link.send(ConsumerReport(self.metrics.lag, self.metrics.counters(), self.metrics.counts()))
         if now >= self._next_log:
             self._next_log = now + LOG_EVERY_S
             log.info("%s", self.metrics.as_dict())
@@ -440,7 +458,7 @@ def run_consumer(config: Config, stop: threading.Event) -> None:
     """Consume until ``stop`` is set. Raises BrokerUnreachable at the start, OffsetResetRequired, or a KafkaError
     that trying again cannot help."""
     ensure_topics(config.kafka)
-    source = KafkaSource(config.kafka, [config.kafka.bars_topic])
+    source = KafkaSource(config.kafka, config.kafka.source_topics)
     writers = DeadLetterWriter(config.kafka), WindowWriter(config.kafka)
     link = EngineLink(config.transport)
     if not config.kafka.standing_topic:

@@ -58,7 +58,8 @@ class DeadLetterWriter:
             reconnect_backoff_max_ms=2_000,
         )
         # Once the topic's partitions are known a send does not wait, not even while the broker is away.
-        self._producer.partitions_for(settings.dead_letter_topic)
+        for topic in settings.source_topics:
+            self._producer.partitions_for(topic + settings.dead_letter_suffix)
         self._waiting: deque[_Outgoing] = deque()
         self._sent: deque[tuple[Any, _Outgoing]] = deque()
 

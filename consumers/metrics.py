@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+
+from stream_engine.messages import RecordCounts
 
 
 @dataclass(slots=True)
@@ -25,6 +27,12 @@ class ConsumerMetrics:
     in_flight: int = 0
     lag: dict[str, int] = field(default_factory=dict)
     """Records in the log that the engine has not applied, by "topic/partition"."""
+
+    records: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    """What became of live records, by "topic/partition", under the names of ``RecordCounts``."""
+
+    def counts(self) -> dict[str, RecordCounts]:
+        return {partition: RecordCounts(**fates) for partition, fates in self.records.items() if fates}
 
     def counters(self) -> dict[str, float]:
         """For ``/metrics``, where each gets the prefix ``stream_engine_consumer_``."""

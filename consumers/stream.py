@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from consumers.bars import TradeBars
 from consumers.offsets import CommitPoint, RebuildPlan, SettledOffsets
-from consumers.reasons import DeadLetter, RawRecord
+from consumers.reasons import DeadLetter, RawRecord, Reason
 from consumers.records import ParsedRecord
 from consumers.source import Partition
 from stream_engine.messages import Ack, Assign, Batch, Record, Revoke
@@ -33,16 +34,33 @@ RETRY_MOST_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _InFlight:
+    """``fates`` counts the live records whose fate is known without the engine."""
+
     last: int
     records: int
+    fates: Counter[str]
+
+
+def _fate(item: ParsedRecord) -> str | None:
+    """What becomes of a record, in the words of ``RecordCounts``; None where the engine decides."""
+    if item.record is not None:
+        return None
+    if item.repeated:
+        return "duplicates"
+    if len(item.dead) < item.bars_seen:
+        return "applied"  # trades of a bar that a later record shows
+    return "late" if all(letter.reason == Reason.LATE for letter in item.dead) else "dead_lettered"
 
 
 class PartitionStream:
     """Batches out, acknowledgements in. Offsets are Kafka's; ``generation`` fences what is of earlier starts."""
 
-    def __init__(self, partition: Partition, since: float = 0.0) -> None:
-        """``since`` is when the partition was assigned, on the caller's clock."""
+    def __init__(self, partition: Partition, since: float = 0.0, fates: Counter[str] | None = None) -> None:
+        """``since`` is when the partition was assigned, on the caller's clock. ``fates`` is where live records
+        are counted once they are acknowledged, under the names of ``RecordCounts``."""
         self.partition = partition
+        self.fates = Counter() if fates is None else fates
+        self.bars: TradeBars | None = None
         self.since = since
         self.state = StreamState.WAITING
         self.generation = 0
@@ -57,7 +75,7 @@ class PartitionStream:
         self.retry_at = 0.0
         self._resets_in_a_row = 0
         self._in_flight: deque[_InFlight] = deque()
-        self._held: dict[int, RawRecord] = {}
+        self._held: dict[int, tuple[RawRecord, ...]] = {}
 
     @property
     def records_in_flight(self) -> int:
@@ -76,14 +94,15 @@ class PartitionStream:
         """What this life of the consumer knows to be settled; None before the first start."""
         return None if self.settled is None else self.settled.point
 
-    def begin(self, plan: RebuildPlan, generation: int) -> Assign:
-        """Start streaming; the message that tells the engine so."""
+    def begin(self, plan: RebuildPlan, generation: int, bars: TradeBars | None = None) -> Assign:
+        """Start streaming, of a topic of trades by way of ``bars``; the message that tells the engine so."""
         self._move(StreamState.STREAMING)
         first = self.settled is None
         self.committed = plan.live_from if first else min(self.committed, plan.live_from)
         self.generation = generation
         self.last = self.acknowledged = plan.start - 1
         self.live_from = plan.live_from
+        self.bars = bars
         self.settled = SettledOffsets(plan.start, plan.live_from)
         return Assign(*self.partition, generation, plan.start, plan.live_from, plan.incomplete)
 
@@ -98,19 +117,27 @@ class PartitionStream:
             if item.raw.offset <= last:
                 raise ValueError(f"{self.partition}: offset {item.raw.offset} after {last}")
             last = item.raw.offset
-        letters = [letter for item in parsed for letter in item.dead if item.raw.offset >= self.live_from]
+        live = [item for item in parsed if item.raw.offset >= self.live_from]
+        letters = [letter for item in live for letter in item.dead]
         for letter in letters:
             self.settled.hold(letter.raw.offset)
-        self._held.update((item.raw.offset, item.raw) for item in parsed if item.record is not None)
+        for item in live:
+            if item.record is not None:
+                folded = (raw for raw in item.folded if raw.offset >= self.live_from)
+                self._held[item.raw.offset] = (item.raw, *folded)
+        fates = Counter(fate for item in live if (fate := _fate(item)) is not None)
+        fates["consumed"] = len(live)
         records = tuple(item.record for item in parsed if item.record is not None)
-        return self._send(follows, last, len(parsed), records), letters
+        return self._send(follows, last, len(parsed), records, fates), letters
 
     def finish_replay(self) -> Batch:
         """An empty batch up to ``live_from``: what lay before it was transaction markers, never delivered."""
-        return self._send(self.last, self.live_from - 1, 0, ())
+        return self._send(self.last, self.live_from - 1, 0, (), Counter())
 
-    def _send(self, follows: int, last: int, consumed: int, records: tuple[Record, ...]) -> Batch:
-        self._in_flight.append(_InFlight(last, consumed))
+    def _send(
+        self, follows: int, last: int, consumed: int, records: tuple[Record, ...], fates: Counter[str]
+    ) -> Batch:
+        self._in_flight.append(_InFlight(last, consumed, fates))
         self.last = last
         return Batch(*self.partition, self.generation, follows, last, consumed, records)
 
@@ -122,14 +149,18 @@ class PartitionStream:
             self.settled.hold(ack.last)
         letters = []
         for rejected in ack.rejected:
-            raw = self._held.get(rejected.offset)
-            if raw is not None and raw.offset >= self.live_from:
+            raws = self._held.get(rejected.offset, ())
+            for raw in raws:
                 letters.append(DeadLetter(raw, raw.value, rejected.reason, rejected.detail))
                 self.settled.hold(raw.offset)
-        self.settled.acknowledge(ack.last, ack.floor)
+            if raws and rejected.reason != Reason.LATE:
+                self.fates["dead_lettered"] += len(raws)
+                self.fates["applied"] -= len(raws) - 1  # the folded ones, which passed for applied
+        self.fates.update(applied=ack.applied, duplicates=ack.duplicates, late=ack.late)
+        self.settled.acknowledge(ack.last, ack.floor if self.bars is None else self.bars.floor(ack.floor))
         self.acknowledged = ack.last
         while self._in_flight and self._in_flight[0].last <= ack.last:
-            self._in_flight.popleft()
+            self.fates.update(self._in_flight.popleft().fates)
         for offset in [offset for offset in self._held if offset <= ack.last]:
             del self._held[offset]
         self._resets_in_a_row = 0

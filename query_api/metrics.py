@@ -106,6 +106,27 @@ class ApiMetrics:
             mark_process_dead(os.getpid())  # type: ignore[no-untyped-call]
 
 
+def _conservation(status: Status) -> Iterable[Metric]:
+    """Per partition, and in records: consumed = applied + dead-lettered + duplicates + late."""
+    consumed = CounterMetricFamily(
+        "stream_engine_consumer_records_consumed",
+        "Records read once and acknowledged by the engine",
+        labels=("topic", "partition"),
+    )
+    settled = CounterMetricFamily(
+        "stream_engine_consumer_records_settled",
+        "The same records by what became of them",
+        labels=("topic", "partition", "outcome"),
+    )
+    for name, counts in status.records.items():
+        where = tuple(name.rsplit("/", 1))
+        consumed.add_metric(where, counts.consumed)
+        for outcome in ("applied", "dead_lettered", "duplicates", "late"):
+            settled.add_metric((*where, outcome), getattr(counts, outcome))
+    yield consumed
+    yield settled
+
+
 class _EngineCollector(Collector):
     """The engine's state at one scrape, under names that begin with ``stream_engine_``."""
 
@@ -149,6 +170,7 @@ class _EngineCollector(Collector):
         for partition, records in status.lag.items():
             lag.add_metric(tuple(partition.rsplit("/", 1)), records)
         yield lag
+        yield from _conservation(status)
         for name, value in status.counters.items():
             yield CounterMetricFamily(f"stream_engine_{name}", f"Engine counter {name}", value)
         for name, value in status.gauges.items():

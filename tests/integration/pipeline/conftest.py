@@ -17,13 +17,14 @@ from consumers.topics import ensure_topics
 from stream_engine.assemble import budget_shape, build_gate
 from stream_engine.config import Config, EngineSettings, KafkaSettings, TransportSettings
 from stream_engine.engine import Engine
-from stream_engine.messages import Event
+from stream_engine.messages import Event, RecordCounts, Status, StatusRequest
 from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.runner import Logits, SegmentResult
 from stream_engine.model.step import Segment
 from stream_engine.publish import Publication
 from stream_engine.service import EngineService
+from stream_engine.transport import EngineLink
 
 PATIENCE_S = 60.0
 
@@ -60,7 +61,7 @@ class Pipeline:
         )
         transport = TransportSettings(f"ipc://{folder}/engine.sock", f"ipc://{folder}/events.sock")
         self.config = Config(
-            kafka=self.kafka, transport=transport, engine=EngineSettings(max_sessions=4, **engine)
+            kafka=self.kafka, transport=transport, engine=EngineSettings(**{"max_sessions": 4} | engine)
         )
         ensure_topics(self.kafka)
         self.producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=2)
@@ -120,6 +121,24 @@ class Pipeline:
             assert all(thread.is_alive() for _, thread in self._running.values()), "a thread ended by an error"
             time.sleep(0.05)
         return found[1]
+
+    def status(self) -> Status:
+        """As an API process gets it."""
+        link = EngineLink(self.config.transport)
+        link.send(StatusRequest())
+        found = [message for message in link.drain(int(PATIENCE_S * 1000)) if isinstance(message, Status)]
+        link.close()
+        return found[-1]
+
+    def counts(self, topic: str, consumed: int, partition: int = 0) -> RecordCounts:
+        """What became of a partition's records in this life of the consumer, once so many are reported."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            counts = self.status().records.get(f"{topic}/{partition}", RecordCounts())
+            if counts.consumed >= consumed:
+                return counts
+            assert time.monotonic() < deadline, f"never reported: {counts}"
+            time.sleep(0.2)
 
     def dead_letters(self, topic: str) -> list[tuple[int, str]]:
         """Offset and reason of each dead letter of a topic."""
