@@ -122,7 +122,7 @@ class Planner:
             return  # all cells are in this step: the next one evaluates what asked for every commit
         if not commit.started:
             self._take(session, commit)
-        if base is None:
+        if base is None or commit.late_only:
             step.add(PlannedSession(session, None, commit=commit))
             return
         self._swap_in(session, base)
@@ -151,7 +151,7 @@ class Planner:
 
     def _take(self, session: Session, commit: CommitWork) -> None:
         commit.taken, commit.records, commit.started = commit.records, [], True
-        before, swaps = session.resident, session.swaps
+        before, swaps, version = session.resident, session.swaps, session.version
         for record, batch in commit.taken:
             change = session.apply(record)
             if change.late:
@@ -160,9 +160,12 @@ class Planner:
                 batch.rejected.append(Rejected(record.offset, "late", detail))
                 batch.late += len(change.late) == len(record.bars)
                 self._counters["late_bars_total"] += len(change.late)
+            self._counters["gaps_total"] += change.gaps
             self._counters["bars_total"] += len(record.bars) - len(change.late)
         self._counters["swaps_total"] += session.swaps - swaps
-        session.invalidate()
+        commit.late_only = bool(commit.taken) and version == session.version and session.current
+        if not commit.late_only:
+            session.invalidate()
         if self._budget.shape.prefix < session.resident < before:
             session.second = None  # a correction inside the region: the second slab holds the old bar
 

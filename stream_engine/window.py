@@ -15,6 +15,13 @@ from stream_engine.messages import Bar, WindowUnits
 from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.frame import BarArrays, RegionFrame
 
+JUMP_SHARE = 0.35
+JUMP_UNITS = 8.0
+"""A close this far from the one before it, as a share of that one's size and in units, is a split or a crash."""
+
+GAP_STEPS = 1.5
+"""More than so many bar lengths from one bar to the next are a gap."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredBar:
@@ -28,11 +35,13 @@ class StoredBar:
 @dataclass(frozen=True, slots=True)
 class RegionChange:
     """What ``extend`` did. ``kept_tokens`` leading region tokens are as before (0 after a rebuild);
-    ``rebuilt`` says that the region has a new frame (a swap); ``late`` are bars older than the region."""
+    ``rebuilt`` says that the region has a new frame (a swap); ``late`` are bars older than the region; ``gaps``
+    how many of the appended bars did not follow the one before at once."""
 
     kept_tokens: int
     rebuilt: bool
     late: tuple[StoredBar, ...]
+    gaps: int = 0
 
 
 class Region:
@@ -73,23 +82,25 @@ class Region:
         and the later bars are appended again; older ones are ``late`` and left out."""
         late: list[StoredBar] = []
         first_changed = len(self.bars)
-        rebuilt = False
+        rebuilt, gaps = False, 0
         for stored in bars:
             if self.bars and stored.bar.time_us < self.bars[0].bar.time_us:
                 late.append(stored)
                 continue
-            first_changed = min(first_changed, self._place(stored))
-            rebuilt |= self._reframe(stored)
+            gaps += self._follows_a_gap(stored)
+            index = self._place(stored)
+            first_changed = min(first_changed, index)
+            rebuilt |= self._reframe(stored, index)
         if rebuilt:
             assert self.frame is not None
             self._anchor = self._builder.anchor(self.frame)
             self._rows = self._render(self.frame, self.bars)
-            return RegionChange(0, True, tuple(late))
+            return RegionChange(0, True, tuple(late), gaps)
         kept = self.boundary(first_changed)
         if first_changed < len(self.bars):
             assert self.frame is not None
             self._rows[first_changed:] = self._render(self.frame, self.bars[first_changed:])
-        return RegionChange(kept, False, tuple(late))
+        return RegionChange(kept, False, tuple(late), gaps)
 
     def units(self) -> WindowUnits | None:
         """The frame as a message carries it; None for an empty region."""
@@ -132,13 +143,24 @@ class Region:
         self.bars.insert(index, stored)
         return index
 
-    def _reframe(self, stored: StoredBar) -> bool:
-        """Give the region a new start or new units where it needs them; True when it did."""
+    def _follows_a_gap(self, stored: StoredBar) -> bool:
+        """Bars are missing between the newest one and this one; before there are units the last step tells."""
+        if not self.bars or self.frame is None:
+            return False
+        length = (self.frame.bar_seconds or 0) * 1_000_000
+        if not length and len(self.bars) > 1:
+            length = self.bars[-1].bar.time_us - self.bars[-2].bar.time_us
+        return 0 < GAP_STEPS * length < stored.bar.time_us - self.bars[-1].bar.time_us
+
+    def _reframe(self, stored: StoredBar, index: int) -> bool:
+        """Give the region a new start or new units where it needs them; True when it did. ``index`` is where the
+        bar lies."""
+        jumps = bool(index) and self._jumps(self.bars[index - 1].bar.close, stored.bar.close)
         if len(self.bars) > self._capacity:
             del self.bars[: -min(self._window + 1, self._capacity)]
             if not self._fits(stored, self._fit(self.bars)):
                 self._keep_window()
-        elif self.frame is not None and not self._fits(stored, self.frame):
+        elif self.frame is not None and (jumps or not self._fits(stored, self.frame)):
             self._keep_window()
         elif self.frame is not None and not self._frame_bars < self._window <= len(self.bars):
             # While warming up the first units serve; they are fitted once more when the window is complete.
@@ -146,6 +168,11 @@ class Region:
         self.frame = self._fit(self.bars)
         self._frame_bars = min(len(self.bars), self._window)
         return True
+
+    def _jumps(self, before: float, close: float) -> bool:
+        """Within the units' range, but prices as of a split are not to be shown in the units of before it."""
+        jump = abs(close - before)
+        return self.frame is not None and jump > max(JUMP_SHARE * abs(before), JUMP_UNITS * self.frame.unit)
 
     @staticmethod
     def _fits(stored: StoredBar, frame: RegionFrame) -> bool:

@@ -241,3 +241,35 @@ def test_no_bars_fit_no_frame() -> None:
         RegionFrame.fit("X", BarArrays.from_rows([]))
 
 
+
+
+def test_a_split_forces_a_window_in_its_own_units(region: Region, builder: TokenBuilder) -> None:
+    window = builder.profile.window_bars
+    region.extend(walk(window + 10))
+    before = region.frame
+    assert region.extend([bar(window + 10, 51.0)]).rebuilt  # 2:1, and well within the units' range
+    assert before is not None
+    assert before.fits(np.array([51.0]))[0]
+    assert len(region) == window
+    assert region.tokens() == rendered(region, builder)
+    assert not region.extend([bar(window + 11, 51.5)]).rebuilt
+
+
+@pytest.mark.parametrize("close", [70.0, 101.0])
+def test_a_large_move_that_is_no_jump_keeps_the_region(close: float, region: Region) -> None:
+    region.extend(walk(40))
+    assert not region.extend([bar(40, close)]).rebuilt
+
+
+def test_a_price_that_turns_about_zero_jumps_only_by_units(region: Region) -> None:
+    region.extend(bar(n, (-1) ** n * 0.5) for n in range(40))
+    assert not region.extend([bar(40, 0.1), bar(41, -0.6)]).rebuilt
+
+
+def test_gaps_are_counted_once_and_kept(region: Region) -> None:
+    region.extend(walk(3))
+    assert region.extend([bar(4, 100.0)]).gaps == 1  # before there are units
+    region.extend(walk(36, start=5))
+    changes = [region.extend([bar(index, 100.0)]).gaps for index in (42, 43, 43, 41, 44, 50)]
+    assert changes == [1, 0, 0, 0, 0, 1]
+    assert [stored.bar.time_us // MINUTE for stored in region.bars[-6:]] == [40, 41, 42, 43, 44, 50]
