@@ -269,6 +269,10 @@ class Engine:
             if session.second.complete:
                 self.scheduler.lanes[Lane.SECOND_SLAB].pop(session.id, None)
             return
+        if one.commit is not None and one.commit.late_only:
+            self.ingest.settled(one.commit)
+            self.scheduler.commit_done(one.commit)
+            return
         reached = one.reaches_end or one.base is None
         session.resident += len(one.append)
         distributions = dict(zip([entry.key for entry in one.riders], result.branches, strict=False))

@@ -58,7 +58,7 @@ class Ingest:
                         del self._scheduler.commits[name]
         if owned is not before:
             owned.deleted.clear()  # the sessions left this engine only: their windows serve the new start
-        owned.incomplete = message.incomplete
+        owned.gap_end = message.start if message.incomplete else None
         self._publication.applied(owned)
         return True
 
@@ -154,7 +154,7 @@ class Ingest:
 
     def _open(self, key: str, owned: Partition) -> Session:
         session = self._open_session(key, owned.source)
-        session.incomplete = owned.incomplete
+        session.gap_end = owned.gap_end
         owned.sessions.add(session.id)
         return session
 

@@ -50,7 +50,7 @@ class Partition:
     sessions: set[str] = field(default_factory=set)
     deleted: list[str] = field(default_factory=list)
     records: int = 0
-    incomplete: bool = False
+    gap_end: int | None = None
 
 
 class PartitionTable:

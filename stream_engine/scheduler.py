@@ -44,7 +44,8 @@ class CommitWork:
     """Records of one session that wait for a step; together they become one commit.
 
     ``taken`` are those of the commit in progress (one whose tokens need several steps): they are in the
-    token log already, and ``started`` is set. Later ``records`` wait for the next commit. A record comes
+    token log already, and ``started`` is set; ``late_only`` where all of them were late, so that nothing
+    changed. Later ``records`` wait for the next commit. A record comes
     with the batch that waits for it; pushed data and a go-live after a replay have neither.
     """
 
@@ -53,6 +54,7 @@ class CommitWork:
     records: list[tuple[Record, OpenBatch]] = field(default_factory=list)
     taken: list[tuple[Record, OpenBatch]] = field(default_factory=list)
     started: bool = False
+    late_only: bool = False
 
 
 class Lane(Enum):

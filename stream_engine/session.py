@@ -79,7 +79,8 @@ class Session:
     ``version`` is the last applied offset + 1 for a Kafka-fed session, the number of settles otherwise.
     ``floor`` is the offset of the first record that the window last handed out for the compacted topic does
     not hold: where a rebuild has to start reading for this session; None where it needs no record.
-    ``window_due`` asks for a new window.
+    ``window_due`` asks for a new window. ``gap_end`` is where the log began when records before it had aged
+    out.
     """
 
     id: str
@@ -100,7 +101,7 @@ class Session:
     swaps: int = 0
     second: SecondSlab | None = None
     awaiting_tool: bool = False
-    incomplete: bool = False
+    gap_end: int | None = None
     floor: int | None = None
     has_window: bool = False
     window_due: bool = False
@@ -124,6 +125,17 @@ class Session:
         return self.resident == len(self.tokens)
 
     @property
+    def incomplete(self) -> bool:
+        """The bars that a question is about may have a hole: not all are from behind the log's gap."""
+        if self.gap_end is None:
+            return False
+        return (
+            not self.window
+            or self.region.bars[-self.window].offset < self.gap_end
+            or (self.window < self.builder.profile.window_bars)
+        )
+
+    @property
     def window(self) -> int:
         """Bars that a question is about."""
         return min(len(self.region), self.builder.profile.window_bars)
@@ -145,7 +157,7 @@ class Session:
         (O(1): the length is set, no cell is touched)."""
         had_window = len(self.region) >= self.builder.profile.window_bars
         change = self.region.extend(StoredBar(bar, record.offset, record.timestamp_ms) for bar in record.bars)
-        if len(change.late) == len(record.bars):
+        if change.late and len(change.late) == len(record.bars):
             return change
         prefix = len(self.builder.prefix)
         self.tokens = [*self.builder.prefix, *self.region.tokens(), *self.turns]

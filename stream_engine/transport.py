@@ -182,8 +182,12 @@ class EngineClient:
         while True:
             correlation, payload = await self._socket.recv_multipart()
             future = self._pending.get(correlation)
-            if future is not None and not future.done():
+            if future is None or future.done():
+                continue
+            try:
                 future.set_result(self._decoder.decode(payload))
+            except msgspec.MsgspecError as error:  # an engine of another version: its reply is no answer
+                future.set_exception(EngineUnavailable(f"the engine's reply cannot be read: {error}"))
 
     async def close(self) -> None:
         if self._reader is not None:

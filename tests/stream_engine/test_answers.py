@@ -93,7 +93,7 @@ def test_an_evaluation_is_of_the_live_version(session: Session, builder: TokenBu
 
 def test_evidence_flags_and_pushed_sessions(session: Session, builder: TokenBuilder) -> None:
     assert evidence_of(session, 1).flags is StateFlag.NONE
-    session.state, session.incomplete = SessionState.WARMING_UP, True
+    session.state, session.gap_end = SessionState.WARMING_UP, 1_000_000
     assert evidence_of(session, 1).flags == StateFlag.WARMING_UP | StateFlag.INCOMPLETE
     pushed = evidence_of(Session("agent", builder), -1)
     assert (pushed.topic_index, pushed.partition, pushed.offset, pushed.event_time_us) == (-1, -1, -1, 0)

@@ -458,3 +458,23 @@ def test_small_steps_cut_long_commits_and_answers_wait_for_them(
     assert answer.session_version == 60
     assert answer.gap == bench.expected("AAPL", TREND).gap
     assert all(sum(segment.size for segment in step) <= 16 + 16 for step in bench.runner.steps)
+
+
+def test_a_late_record_changes_nothing(fed: Callable[..., Any], make_record: Callable[..., Record]) -> None:
+    bench = fed(bars=40)
+    session = bench.engine.sessions["AAPL"]
+    ready, events = dict(session.ready), len(bench.events)
+    (ack,) = feed(bench, [make_record("AAPL", 40, index=-5)], 39)
+    assert [r.reason for r in ack.rejected] == ["late"]
+    assert (session.ready, session.version, len(bench.events)) == (ready, 40, events)
+    assert bench.engine.scheduler.commits == {}
+
+
+def test_incomplete_until_the_window_is_from_behind_the_gap(
+    make_bench: Callable[..., Any], make_record: Callable[..., Record]
+) -> None:
+    bench = make_bench()
+    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 100, 100, incomplete=True))
+    for offset in range(100, 140):
+        feed(bench, [make_record("AAPL", offset)], offset - 1)
+        assert bench.engine.sessions["AAPL"].incomplete is (offset < 131)
