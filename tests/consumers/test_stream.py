@@ -6,12 +6,14 @@ import json
 
 import pytest
 
+from consumers.bars import TradeBars
 from consumers.offsets import CommitPoint, RebuildPlan
 from consumers.reasons import RawRecord
-from consumers.records import ParsedRecord, parse_records
+from consumers.records import ParsedRecord, parse_items, parse_records
 from consumers.source import Partition
 from consumers.stream import RETRY_MOST_S, PartitionStream, StreamState
-from stream_engine.messages import Ack, Assign, Rejected, Revoke
+from consumers.trades import TRADES
+from stream_engine.messages import Ack, Assign, Rejected, Revoke, Window
 
 GOOD = json.dumps({"t": 1_600_000_000, "o": 1, "h": 1, "l": 1, "c": 1}).encode()
 
@@ -107,3 +109,56 @@ def test_a_revoked_stream_ends(stream: PartitionStream) -> None:
     with pytest.raises(RuntimeError, match="cannot become"):
         stream.begin(RebuildPlan(0, 0), 11)
     assert PartitionStream(Partition("bars", 1)).revoke() is None  # the engine never heard of it
+
+
+def test_live_records_are_counted_by_what_became_of_them(stream: PartitionStream) -> None:
+    stream.accept(parsed(o3=GOOD, o4=b"bad", o5=GOOD, o6=b"bad", o7=GOOD, o8=GOOD, o9=GOOD, o10=GOOD))
+    assert not stream.fates  # not before they are settled
+    rejected = Rejected(8, "second_source", "fed by another"), Rejected(9, "late", "old")
+    stream.acknowledge(Ack("boot", "bars", 0, 9, 10, 11, rejected, applied=2, duplicates=1, late=1))
+    expected = {"consumed": 6, "applied": 2, "dead_lettered": 2, "duplicates": 1, "late": 1}
+    assert {name: count for name, count in stream.fates.items() if count} == expected
+
+
+def trades(bars: TradeBars, *prices: float | None, key: bytes = b"A") -> list[ParsedRecord]:
+    """Offsets from 5 on, one second apart; None is a record that cannot be read."""
+    raws = [
+        RawRecord("trades", 0, 5 + n, -1, key, b"bad" if price is None else b'{"t":%d,"p":%f}' % (n, price))
+        for n, price in enumerate(prices)
+    ]
+    return bars.fold(parse_items(raws, TRADES))
+
+
+def test_trades_share_the_fate_of_the_bar_that_they_went_into() -> None:
+    bars = TradeBars(60, True, "start")
+    stream = PartitionStream(Partition("trades", 0))
+    stream.begin(RebuildPlan(5, 5), 9, bars)
+    batch, letters = stream.accept(trades(bars, 1.0, None, 2.0, 3.0))
+    assert ([record.offset for record in batch.records], [letter.raw.offset for letter in letters]) == ([8], [6])
+    rejected = (Rejected(8, "second_source", "fed by another"),)
+    letters = stream.acknowledge(Ack("boot", "trades", 0, 9, 8, 9, rejected))
+    assert sorted(letter.raw.offset for letter in letters) == [5, 7, 8]
+    assert stream.fates["consumed"] == stream.fates["dead_lettered"] == 4
+    assert not stream.fates["applied"]
+    assert stream.commit_point == CommitPoint(5, 5)
+
+
+def test_the_floor_includes_the_first_trade_of_an_open_bar() -> None:
+    bars = TradeBars(60, False, "start")
+    stream = PartitionStream(Partition("trades", 0))
+    stream.begin(RebuildPlan(5, 5), 9, bars)
+    stream.accept(trades(bars, 1.0, 2.0, 3.0))
+    stream.acknowledge(Ack("boot", "trades", 0, 9, 7, 8))
+    assert stream.commit_point == CommitPoint(8, 5)
+    assert {name: count for name, count in stream.fates.items() if count} == {"consumed": 3, "applied": 3}
+
+
+def test_windows_hold_the_commit_and_its_floor_until_they_are_confirmed(stream: PartitionStream) -> None:
+    stream.accept(parsed(o3=GOOD, o5=GOOD, o6=GOOD))
+    window = Window("A", 6, 0, 0, None, ())
+    stream.acknowledge(Ack("boot", "bars", 0, 9, 6, 7, (), (window, window)))
+    assert stream.settled is not None
+    for _ in range(2):
+        assert stream.commit_point == CommitPoint(6, 3)
+        stream.settled.release(6)
+    assert stream.commit_point == CommitPoint(7, 7)
