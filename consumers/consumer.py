@@ -25,10 +25,8 @@ from consumers.registry import Registry
 from consumers.sink import AnswerSink
 from consumers.source import Change, KafkaSource, Partition, SourceEvent, SourceUnavailable
 from consumers.stream import PartitionStream, StreamState
-from consumers.topics import ensure_topics
 from consumers.trades import TRADES
-from consumers.windows import WindowLoad, WindowWriter, in_parts
-from stream_engine.answer_book import AnswerBook
+from consumers.windows import StoredWindows, WindowLoad, WindowWriter, in_parts
 from stream_engine.config import Config
 from stream_engine.messages import (
     Ack,
@@ -40,7 +38,6 @@ from stream_engine.messages import (
     Refused,
     Restore,
     Welcome,
-    Window,
 )
 from stream_engine.transport import EngineLink
 
@@ -94,6 +91,8 @@ class Consumer:
         self._link = link
         self._answers = answers
         self._registry = registry
+        writers = dead_letters, windows, answers
+        self._writers = [writer for writer in writers if writer is not None]
         self._watch = EngineWatch(time.monotonic())
         self._streams: dict[Partition, PartitionStream] = {}
         self._starts: dict[Partition, _Start] = {}
@@ -187,6 +186,8 @@ class Consumer:
                     stream.settled.hold(offset)
                 return
             before = stream.records_in_flight
+            for session, bar in stream.open_bars_due(message):
+                self._windows.save(stream.partition, session, bar, stream.generation, message.last)
             letters = stream.acknowledge(message)
             self.metrics.acked += before - stream.records_in_flight
             self._write(letters, stream.generation)
@@ -200,8 +201,7 @@ class Consumer:
 
     def _budget(self) -> int:
         """Records that may be polled now; 0 holds everything back."""
-        answers = self._answers.pending if self._answers is not None else 0
-        writes = max(self._dead_letters.pending, self._windows.pending, answers)
+        writes = max(writer.pending for writer in self._writers)
         if self._watch.presence is not Presence.WELCOMED or writes >= MAX_PENDING_WRITES:
             return 0
         if sum(stream.batches_in_flight for stream in self._streams.values()) >= MAX_BATCHES_IN_FLIGHT:
@@ -256,11 +256,9 @@ class Consumer:
         if stored is None:
             return
         del self._starts[stream.partition]
-        usable, stale = stored.windows, list(stored.stale)
         if not start.plan.keeps_windows:
-            stale += [window.session for window in usable]
-            usable = ()
-        self._start(stream, start.plan, usable, stale)
+            stored = stored.all_stale(stream.partition.topic)
+        self._start(stream, start.plan, stored)
 
     def _plan(self, stream: PartitionStream) -> _Start:
         # The committed floor first: the windows it counts on are in the topic by then.
@@ -273,36 +271,35 @@ class Consumer:
             log.log(level, "%s: %s", stream.partition, plan.warning)
         return _Start(plan, WindowLoad(kafka, stream.partition))
 
-    def _start(
-        self, stream: PartitionStream, plan: RebuildPlan, windows: tuple[Window, ...], stale: list[str]
-    ) -> None:
+    def _start(self, stream: PartitionStream, plan: RebuildPlan, stored: StoredWindows) -> None:
         # Seeks happen here, on the poll thread, never in the listener, where one would race with fetches.
         if not self._source.seek(stream.partition, plan.start):
             return  # taken away meanwhile; its event follows
         # Of the clock: it also grows over restarts, and when a partition comes back from another member.
         self._generation = max(self._generation + 1, time.time_ns() // 1_000)
-        bars = self._trade_bars(stream.partition, windows)
+        bars = self._trade_bars(stream.partition, stored)
         self._link.send(stream.begin(plan, self._generation, bars))
-        for part in in_parts(windows):
+        for part in in_parts(stored.windows):
             self._link.send(Restore(*stream.partition, self._generation, part))
-        if stale:
-            log.warning("%s: %d windows of an earlier topic are deleted", stream.partition, len(stale))
+        if stored.stale:
+            log.warning("%s: %d windows of an earlier topic are deleted", stream.partition, len(stored.stale))
         assert stream.settled is not None
-        for session in stale:
+        for key in stored.stale:
             stream.settled.hold(plan.live_from)
-            self._windows.delete(stream.partition, session, self._generation, plan.live_from)
+            self._windows.delete(stream.partition, key, self._generation, plan.live_from)
         self.metrics.rebuilds += 1
         log.info(
             "%s starts at %d with %d windows, live from %d, generation %d",
-            *(stream.partition, plan.start, len(windows), plan.live_from, self._generation),
+            *(stream.partition, plan.start, len(stored.windows), plan.live_from, self._generation),
         )
 
-    def _trade_bars(self, partition: Partition, windows: tuple[Window, ...]) -> TradeBars | None:
+    def _trade_bars(self, partition: Partition, stored: StoredWindows) -> TradeBars | None:
         kafka = self._config.kafka
         if partition.topic != kafka.trades_topic:
             return None
-        bars = TradeBars(kafka.bar_seconds, kafka.open_bar, kafka.bar_time)
-        bars.restore(windows)
+        quiet_records = self._config.engine.quiet_records
+        bars = TradeBars(kafka.bar_seconds, kafka.open_bar, kafka.bar_time, quiet_records)
+        bars.restore(stored.windows, stored.open_bars)
         return bars
 
     # --- records -----------------------------------------------------------------------------------
@@ -348,16 +345,13 @@ class Consumer:
             self.metrics.dead_lettered[str(letter.reason)] += 1
 
     def _on_confirmations(self) -> None:
-        for topic, partition, generation, offset in (*self._dead_letters.confirmed(), *self._windows.confirmed()):
+        confirmed = [confirmation for writer in self._writers for confirmation in writer.confirmed()]
+        for topic, partition, generation, offset, number in confirmed:
             stream = self._streams.get(Partition(topic, partition))
             if stream is not None and stream.generation == generation and stream.settled is not None:
                 stream.settled.release(offset)
-        for written in self._answers.confirmed() if self._answers is not None else ():
-            stream = self._streams.get(Partition(written.topic, written.partition))
-            if stream is not None and stream.generation == written.generation and stream.settled is not None:
-                stream.settled.release(written.offset)
-                if written.number:
-                    self._link.send(EvaluationsWritten(*stream.partition, stream.generation, written.number))
+                if number:
+                    self._link.send(EvaluationsWritten(topic, partition, generation, number))
 
     # --- commits -----------------------------------------------------------------------------------
 
@@ -396,9 +390,7 @@ class Consumer:
         """No more records; a moment for acknowledgements and dead letters on their way; then commit and let go."""
         deadline = time.monotonic() + STOP_WAIT_S
         while time.monotonic() < deadline and (
-            self._dead_letters.pending
-            or self._windows.pending
-            or (self._answers is not None and self._answers.pending)
+            any(writer.pending for writer in self._writers)
             or any(stream.batches_in_flight for stream in self._streams.values())
         ):
             for message in self._link.drain(POLL_MS):
@@ -417,9 +409,7 @@ class Consumer:
     def _close(self) -> None:
         closers: list[Callable[[], None]] = [
             lambda: self._source.close(CLOSE_WAIT_S),
-            lambda: self._dead_letters.close(CLOSE_WAIT_S),
-            lambda: self._windows.close(CLOSE_WAIT_S),
-            *([] if self._answers is None else [partial(self._answers.close, CLOSE_WAIT_S)]),
+            *(partial(writer.close, CLOSE_WAIT_S) for writer in self._writers),
             self._link.close,
         ]
         for close in closers:
@@ -446,31 +436,12 @@ class Consumer:
         self.metrics.lag = {
             str(p): max(0, end - self._applied(p)) for p, end in self._source.ends(begun).items()
         }
+        if self._answers is not None:
+            self.metrics.answers_written = self._answers.written
+            self.metrics.answers_repeated = self._answers.repeated
         self.metrics.in_flight = sum(stream.records_in_flight for stream in self._streams.values())
         if self._watch.presence is Presence.WELCOMED:
             self._link.send(ConsumerReport(self.metrics.lag, self.metrics.counters(), self.metrics.counts()))
         if now >= self._next_log:
             self._next_log = now + LOG_EVERY_S
             log.info("%s", self.metrics.as_dict())
-
-
-def run_consumer(config: Config, stop: threading.Event) -> None:
-    """Consume until ``stop`` is set. Raises BrokerUnreachable at the start, OffsetResetRequired, or a KafkaError
-    that trying again cannot help."""
-    ensure_topics(config.kafka)
-    source = KafkaSource(config.kafka, config.kafka.source_topics)
-    writers = DeadLetterWriter(config.kafka), WindowWriter(config.kafka)
-    link = EngineLink(config.transport)
-    if not config.kafka.standing_topic:
-        Consumer(config, source, *writers, link).run(stop)
-        return
-    book = AnswerBook()
-    registry = Registry(config, book)
-    ended = threading.Event()
-    thread = threading.Thread(target=registry.run, args=(ended,), name="registry")
-    thread.start()
-    try:
-        Consumer(config, source, *writers, link, AnswerSink(config.kafka, book), registry).run(stop)
-    finally:
-        ended.set()
-        thread.join()

@@ -23,12 +23,14 @@ CUT_KEY_BYTES = 1_024
 
 
 class Confirmation(NamedTuple):
-    """A dead letter of this record is in the topic."""
+    """What was written because of this record is in its topic. ``number`` is that of the ``Evaluations`` whose
+    last answer this was; 0 for anything else."""
 
     topic: str
     partition: int
     generation: int
     offset: int
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,10 @@ class ConsumerMetrics:
     acked: int = 0
     dead_lettered: Counter[str] = field(default_factory=Counter)
     """Dead letters by reason."""
+    answers_written: int = 0
+    """Answers of standing queries that the answers topic got from here."""
+    answers_repeated: int = 0
+    """Those that it had already."""
     commits: int = 0
     rebuilds: int = 0
     """Starts of a partition: assignments, and restarts for a refusal or a new engine."""
@@ -42,6 +46,8 @@ class ConsumerMetrics:
             "records_replayed_total": self.replayed,
             "bars_total": self.bars,
             "records_acknowledged_total": self.acked,
+            "answers_written_total": self.answers_written,
+            "answers_repeated_total": self.answers_repeated,
             "commits_total": self.commits,
             "rebuilds_total": self.rebuilds,
             "dead_letters_total": self.dead_lettered.total(),
@@ -55,6 +61,8 @@ class ConsumerMetrics:
             "bars": self.bars,
             "acked": self.acked,
             "dead_lettered": dict(self.dead_lettered),
+            "answers_written": self.answers_written,
+            "answers_repeated": self.answers_repeated,
             "commits": self.commits,
             "rebuilds": self.rebuilds,
             "in_flight": self.in_flight,

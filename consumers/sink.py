@@ -10,13 +10,14 @@ import logging
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from consumers.client import client_options
+from consumers.dead_letter import Confirmation
 from stream_engine.answer_book import AnswerBook, answer_key
 from stream_engine.config import KafkaSettings
 from stream_engine.messages import AnswerChanged, AnswerGone, Evaluations
@@ -37,22 +38,11 @@ class AnswerRecord(AnswerChanged, frozen=True, tag=False):
     only grows."""
 
 
-class Written(NamedTuple):
-    """An answer of this record is in the topic, or was before; ``number`` is that of its ``Evaluations``, 0 where
-    more of them follow."""
-
-    topic: str
-    partition: int
-    generation: int
-    offset: int
-    number: int
-
-
 @dataclass(slots=True)
 class _Outgoing:
     """``answer`` is None where the topic has it already; ``future`` where it was not sent yet."""
 
-    written: Written
+    written: Confirmation
     answer: AnswerChanged | AnswerGone | None
     future: Any = None
 
@@ -93,7 +83,7 @@ class AnswerSink:
         for answer in message.answers:
             assert answer.offset is not None, "answers of a partition have offsets"
             number = message.number if answer is message.answers[-1] else 0
-            written = Written(message.topic, message.partition, message.generation, answer.offset, number)
+            written = Confirmation(message.topic, message.partition, message.generation, answer.offset, number)
             if isinstance(answer, AnswerGone):
                 news = self._book.discard(answer.session, answer.query)
             else:
@@ -103,10 +93,10 @@ class AnswerSink:
             offsets.append(answer.offset)
         return offsets
 
-    def confirmed(self) -> list[Written]:
-        """Push on what waits, and return what is in the topic since the last call, in order."""
+    def confirmed(self) -> list[Confirmation]:
+        """Push on what waits, and return what is in the topic by now, in order. What it had already counts."""
         self._push()
-        done: list[Written] = []
+        done: list[Confirmation] = []
         while self._outgoing:
             first = self._outgoing[0]
             if first.answer is not None:

@@ -108,8 +108,8 @@ def consumer(options: Options, until_stdin_closes: bool) -> None:
 
     def run(config: Config, stop: threading.Event) -> None:
         from consumers.client import BrokerUnreachable
-        from consumers.consumer import run_consumer
         from consumers.offsets import OffsetResetRequired
+        from consumers.process import run_consumer
 
         try:
             run_consumer(config, stop)

@@ -9,7 +9,8 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 
 from consumers import sink as module
-from consumers.sink import AnswerSink, Written
+from consumers.dead_letter import Confirmation
+from consumers.sink import AnswerSink
 from stream_engine.answer_book import AnswerBook
 from stream_engine.config import KafkaSettings
 from stream_engine.messages import AnswerChanged, AnswerGone, Evaluations
@@ -78,14 +79,14 @@ def test_answers_are_written_under_their_key_and_confirmed_in_order(bench: Bench
     second.end()
     assert (bench.sink.confirmed(), bench.sink.pending) == ([], 2)
     first.end()
-    assert bench.sink.confirmed() == [Written("bars", 3, 77, 4, 0), Written("bars", 3, 77, 5, 9)]
+    assert bench.sink.confirmed() == [Confirmation("bars", 3, 77, 4, 0), Confirmation("bars", 3, 77, 5, 9)]
     assert (bench.sink.confirmed(), bench.sink.pending) == ([], 0)
 
 
 def test_what_the_topic_has_already_is_confirmed_without_being_written(bench: Bench) -> None:
     bench.book.note(answer(6))
     bench.take(9, answer(5), answer(6), answer(7))
-    assert bench.sink.confirmed() == [Written("bars", 3, 77, 4, 0), Written("bars", 3, 77, 5, 0)]
+    assert bench.sink.confirmed() == [Confirmation("bars", 3, 77, 4, 0), Confirmation("bars", 3, 77, 5, 0)]
     assert bench.versions() == [7]
     assert (bench.sink.repeated, bench.sink.pending) == (2, 1)
 
@@ -114,4 +115,4 @@ def test_an_answer_that_failed_is_written_again_before_it_is_confirmed(bench: Be
     bench.sink.confirmed()
     assert bench.versions() == [5, 5]
     bench.producer.sent[1][2].end()
-    assert bench.sink.confirmed() == [Written("bars", 3, 77, 4, 2)]
+    assert bench.sink.confirmed() == [Confirmation("bars", 3, 77, 4, 2)]

@@ -16,7 +16,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 import consumers
-from consumers.consumer import run_consumer
+from consumers.process import run_consumer
 from consumers.sink import AnswerRecord, AnswerSink
 from consumers.topics import ensure_topics
 from stream_engine.assemble import budget_shape, build_gate

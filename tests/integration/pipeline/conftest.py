@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from consumers.consumer import run_consumer
+from consumers.process import run_consumer
 from consumers.topics import ensure_topics
 from stream_engine.assemble import budget_shape, build_gate
 from stream_engine.config import Config, EngineSettings, KafkaSettings, TransportSettings

@@ -1,0 +1,38 @@
+"""The consumer process: its clients, the registry's thread, and the loop."""
+
+from __future__ import annotations
+
+import threading
+
+from consumers.consumer import Consumer
+from consumers.dead_letter import DeadLetterWriter
+from consumers.registry import Registry
+from consumers.sink import AnswerSink
+from consumers.source import KafkaSource
+from consumers.topics import ensure_topics
+from consumers.windows import WindowWriter
+from stream_engine.answer_book import AnswerBook
+from stream_engine.config import Config
+from stream_engine.transport import EngineLink
+
+
+def run_consumer(config: Config, stop: threading.Event) -> None:
+    """Consume until ``stop`` is set. Raises BrokerUnreachable at the start, OffsetResetRequired, or a KafkaError
+    that trying again cannot help."""
+    ensure_topics(config.kafka)
+    source = KafkaSource(config.kafka, config.kafka.source_topics)
+    writers = DeadLetterWriter(config.kafka), WindowWriter(config.kafka)
+    link = EngineLink(config.transport)
+    if not config.kafka.standing_topic:
+        Consumer(config, source, *writers, link).run(stop)
+        return
+    book = AnswerBook()
+    registry = Registry(config, book)
+    ended = threading.Event()
+    thread = threading.Thread(target=registry.run, args=(ended,), name="registry")
+    thread.start()
+    try:
+        Consumer(config, source, *writers, link, AnswerSink(config.kafka, book), registry).run(stop)
+    finally:
+        ended.set()
+        thread.join()
