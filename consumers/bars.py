@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 import polars as pl
 
 from consumers.columns import Trade
@@ -35,10 +36,10 @@ _TRADES = {
 _PARTS = ("record", "key", "start", "open", "high", "low", "close", "volume", "first", "last", "id")
 
 
-@dataclass(slots=True)
-class OpenBar:
+class OpenBar(msgspec.Struct):
     """A bar that further trades may change. ``first`` and ``last`` are offsets of its trades, ``ids`` those of
-    the trades that have one. ``volume`` is None where no trade had a size."""
+    the trades that have one. ``volume`` is None where no trade had a size. A bar that was saved counts its trades
+    anew: ``first`` is None until there is one."""
 
     start: int
     open: float
@@ -46,9 +47,9 @@ class OpenBar:
     low: float
     close: float
     volume: float | None
-    first: int
+    first: int | None
     last: int
-    ids: set[str] = field(default_factory=set)
+    ids: set[str] = msgspec.field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,27 +67,44 @@ class TradeBars:
     A closed bar's record has the offset of the trade that closes it, a shown open bar's that of its last trade:
     the newest record that the session then depends on."""
 
-    def __init__(self, bar_seconds: int, open_bar: bool, bar_time: BarTime) -> None:
+    def __init__(self, bar_seconds: int, open_bar: bool, bar_time: BarTime, quiet_records: int = 20_000) -> None:
         self._length = bar_seconds * 1_000_000
         self._open_bar = open_bar
         self._stamp = self._length if bar_time == "end" else 0
+        self._quiet = quiet_records
         self._open: dict[str, OpenBar] = {}
         self._bounds: dict[str, tuple[int, int]] = {}
+        self._known: dict[str, int] = {}
         self._shown: deque[tuple[int, int]] = deque()
 
-    def restore(self, windows: Iterable[Window]) -> None:
-        """What the windows hold is known: behind their offsets, trades of earlier bars are late."""
+    def restore(self, windows: Iterable[Window], saved: Mapping[str, OpenBar]) -> None:
+        """What the windows hold is known: behind their offsets, trades of earlier bars are late. An open bar that
+        was saved goes on, unless its session has a newer bar by now."""
         for window in windows:
             start = window.bars[-1].bar.time_us - self._stamp
             self._bounds[window.session] = window.offset, start if self._open_bar else start + self._length
+        for key, bar in saved.items():
+            if key not in self._bounds or bar.start >= self._bounds[key][1]:
+                self._open[key] = bar
+                self._known[key] = bar.last
+
+    def due(self, needed: int) -> list[tuple[str, OpenBar]]:
+        """Open bars to be saved, and ``floor`` then counts on it: of keys quiet for so long that their first trade
+        would hold the floor back. All of their closed bars up to ``needed`` must be in windows already."""
+        quiet = []
+        for key, bar in self._open.items():
+            if bar.first is not None and bar.last < needed and needed - bar.first > self._quiet:
+                bar.first = None
+                quiet.append((key, bar))
+        return quiet
 
     def floor(self, needed: int) -> int:
-        """Where a replay has to start so that every bar record from offset ``needed`` on, and every open bar, is
-        made of all its trades. ``needed`` never goes back."""
+        """Where a replay has to start so that every bar record from offset ``needed`` on, and every open bar that
+        is not saved, is made of all its trades. ``needed`` never goes back."""
         while self._shown and self._shown[0][0] < needed:
             self._shown.popleft()
-        firsts = [first for _, first in self._shown] + [bar.first for bar in self._open.values()]
-        return min([needed, *firsts])
+        opened = (bar.first for bar in self._open.values() if bar.first is not None)
+        return min([needed, *(first for _, first in self._shown), *opened])
 
     def fold(self, parsed: Sequence[ParsedItems[Trade]]) -> list[ParsedRecord]:
         """The next trades, in the order of their offsets; the result is aligned with ``parsed``."""
@@ -109,7 +127,8 @@ class TradeBars:
             if index in bars:
                 shown = sorted(bars[index], key=lambda bar: bar.start)
                 record = Record(one.key, one.raw.offset, one.raw.timestamp_ms, tuple(map(self._message, shown)))
-                self._shown.append((one.raw.offset, min(bar.first for bar in shown)))
+                firsts = (bar.first for bar in shown if bar.first is not None)
+                self._shown.append((one.raw.offset, min([one.raw.offset, *firsts])))
                 before = tuple(folded.pop(one.key, ()))
             elif taken:
                 folded.setdefault(one.key, []).append(one.raw)
@@ -142,13 +161,18 @@ class TradeBars:
 
     def _fate(self, trades: pl.DataFrame) -> _Fate:
         newest = pl.max_horizontal(pl.col("start").cum_max().over("key"), "bound")
-        late = {row[:2] for row in trades.filter(pl.col("start") < newest).iter_rows()}
-        repeated = set()
+        known = {
+            (record, item)
+            for record, item, key, offset in trades.select("record", "item", "key", "offset").iter_rows()
+            if offset <= self._known.get(key, -1)
+        }
+        late = {row[:2] for row in trades.filter(pl.col("start") < newest).iter_rows()} - known
+        repeated = set(known)
         named: dict[tuple[str, int], set[str]] = {}
         columns = ("record", "item", "key", "start", "id")
         with_ids = trades.filter(pl.col("id").is_not_null()).select(columns)
         for record, item, key, start, name in with_ids.iter_rows():
-            if (record, item) in late:
+            if (record, item) in late | known:
                 continue
             bar = self._open.get(key)
             seen = named.setdefault((key, start), set(bar.ids) if bar and bar.start == start else set())
@@ -176,7 +200,7 @@ class TradeBars:
             pl.col("low").min(),
             pl.col("close").last(),
             pl.when(pl.col("volume").is_not_null().any()).then(pl.col("volume").fill_null(0.0).cum_sum().last()),
-            pl.col("first").first(),
+            pl.col("first").drop_nulls().first(),
             pl.col("last").last(),
             pl.col("id").drop_nulls(),
             pl.col("record").drop_nulls().first().alias("first_record"),

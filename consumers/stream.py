@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from consumers.bars import TradeBars
+from consumers.bars import OpenBar, TradeBars
 from consumers.offsets import CommitPoint, RebuildPlan, SettledOffsets
 from consumers.reasons import DeadLetter, RawRecord, Reason
 from consumers.records import ParsedRecord
@@ -61,6 +61,7 @@ class PartitionStream:
         self.partition = partition
         self.fates = Counter() if fates is None else fates
         self.bars: TradeBars | None = None
+        self._needed = 0
         self.since = since
         self.state = StreamState.WAITING
         self.generation = 0
@@ -102,7 +103,7 @@ class PartitionStream:
         self.generation = generation
         self.last = self.acknowledged = plan.start - 1
         self.live_from = plan.live_from
-        self.bars = bars
+        self.bars, self._needed = bars, 0
         self.settled = SettledOffsets(plan.start, plan.live_from)
         return Assign(*self.partition, generation, plan.start, plan.live_from, plan.incomplete)
 
@@ -141,6 +142,18 @@ class PartitionStream:
         self.last = last
         return Batch(*self.partition, self.generation, follows, last, consumed, records)
 
+    def open_bars_due(self, ack: Ack) -> list[tuple[str, OpenBar]]:
+        """Open bars that have to be saved before the floor of ``ack`` is committed; call it before
+        ``acknowledge``."""
+        assert self.settled is not None, "generations are given by begin()"
+        if self.bars is None or self.settled.awaiting:
+            return []
+        # The floor of before: its windows are confirmed, so that it stands whatever is lost now.
+        due = self.bars.due(self._needed)
+        for _ in due:
+            self.settled.hold(ack.last)
+        return due
+
     def acknowledge(self, ack: Ack) -> list[DeadLetter]:
         """Apply an acknowledgement of this generation; dead letters for what the engine rejected. It is settled
         when they, and the windows that came with it, are confirmed."""
@@ -158,7 +171,7 @@ class PartitionStream:
                 self.fates["applied"] -= len(raws) - 1  # the folded ones, which passed for applied
         self.fates.update(applied=ack.applied, duplicates=ack.duplicates, late=ack.late)
         self.settled.acknowledge(ack.last, ack.floor if self.bars is None else self.bars.floor(ack.floor))
-        self.acknowledged = ack.last
+        self.acknowledged, self._needed = ack.last, ack.floor
         while self._in_flight and self._in_flight[0].last <= ack.last:
             self.fates.update(self._in_flight.popleft().fates)
         for offset in [offset for offset in self._held if offset <= ack.last]:

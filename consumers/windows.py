@@ -1,7 +1,8 @@
 """The compacted topic of windows: written before a floor counts on them, read when a partition starts.
 
 A window lies in the partition that has the number of its session's own, under the key ``<topic>|<session>``; the
-value is msgpack, because volumes may be NaN. A null value is a deletion.
+value is msgpack, because volumes may be NaN. A null value is a deletion. Open bars of quiet trades lie beside
+them, under ``<topic>/open|<session>``: no topic's name holds a slash.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ import msgspec
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
+from consumers.bars import OpenBar
 from consumers.client import client_options
 from consumers.dead_letter import Confirmation
 from consumers.source import Partition, SourceUnavailable
@@ -33,7 +35,8 @@ READ_POLL_MS = 500
 NO_PROGRESS_S = 30.0
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Window).decode
+_decode_window = msgspec.msgpack.Decoder(Window).decode
+_decode_open_bar = msgspec.msgpack.Decoder(OpenBar).decode
 
 
 class WindowsTopicTooSmall(RuntimeError):
@@ -86,13 +89,19 @@ class WindowWriter:
 
     def write(self, source: Partition, window: Window, generation: int, offset: int) -> None:
         """Write the window, or the deletion; its confirmation names the generation and the offset."""
-        self._put(source, window.session, _encode(window) if window.bars else None, generation, offset)
+        value = _encode(window) if window.bars else None
+        self._put(source, _key(source.topic, window.session), value, generation, offset)
 
-    def delete(self, source: Partition, session: str, generation: int, offset: int) -> None:
-        self._put(source, session, None, generation, offset)
+    def save(self, source: Partition, session: str, bar: OpenBar, generation: int, offset: int) -> None:
+        """Write an open bar as it is now."""
+        self._put(source, _open_key(source.topic, session), _encode(bar), generation, offset)
 
-    def _put(self, source: Partition, session: str, value: bytes | None, generation: int, offset: int) -> None:
-        slot = (source.partition, _key(source.topic, session))
+    def delete(self, source: Partition, key: bytes, generation: int, offset: int) -> None:
+        """Delete what lies under a key."""
+        self._put(source, key, None, generation, offset)
+
+    def _put(self, source: Partition, key: bytes, value: bytes | None, generation: int, offset: int) -> None:
+        slot = (source.partition, key)
         self._numbers += 1
         self._newest[slot] = self._numbers
         replaced = self._waiting.pop(slot, None)
@@ -101,8 +110,8 @@ class WindowWriter:
 
     def forget(self, source: Partition) -> None:
         """The partition has another owner: what was not sent yet must not follow its windows."""
-        begin = _key(source.topic, "")
-        for slot in [slot for slot in self._waiting if slot[0] == source.partition and slot[1].startswith(begin)]:
+        begins = _key(source.topic, ""), _open_key(source.topic, "")
+        for slot in [slot for slot in self._waiting if slot[0] == source.partition and slot[1].startswith(begins)]:
             del self._waiting[slot]
 
     def confirmed(self) -> list[Confirmation]:
@@ -149,11 +158,18 @@ class WindowWriter:
 
 @dataclass(frozen=True, slots=True)
 class StoredWindows:
-    """What the topic holds for one partition. ``stale`` are sessions whose window lies behind the end of the
-    source: it is of an earlier topic of that name."""
+    """What the topic holds for one partition: windows, open bars by session. ``stale`` are keys of what lies
+    behind the end of the source: it is of an earlier topic of that name."""
 
-    windows: tuple[Window, ...]
-    stale: tuple[str, ...]
+    windows: tuple[Window, ...] = ()
+    open_bars: Mapping[str, OpenBar] = field(default_factory=dict)
+    stale: tuple[bytes, ...] = ()
+
+    def all_stale(self, topic: str) -> StoredWindows:
+        """The same, with nothing of it to be used."""
+        windows = (_key(topic, window.session) for window in self.windows)
+        open_bars = (_open_key(topic, session) for session in self.open_bars)
+        return StoredWindows(stale=(*self.stale, *windows, *open_bars))
 
 
 def read_windows(settings: KafkaSettings, source: Partition) -> StoredWindows:
@@ -186,8 +202,7 @@ def _read(consumer: Any, topic: str, source: Partition) -> StoredWindows:
     consumer.assign([tp])
     end = consumer.end_offsets([tp], timeout_ms=LOOKUP_TIMEOUT_MS)[tp]
     consumer.seek_to_beginning(tp)
-    begin = _key(source.topic, "")
-    found: dict[str, Window] = {}
+    found: dict[bytes, Window | OpenBar] = {}
     moved = time.monotonic()
     while consumer.position(tp, timeout_ms=LOOKUP_TIMEOUT_MS) < end:
         polled = consumer.poll(timeout_ms=READ_POLL_MS)
@@ -196,31 +211,46 @@ def _read(consumer: Any, topic: str, source: Partition) -> StoredWindows:
         elif time.monotonic() - moved > NO_PROGRESS_S:
             raise SourceUnavailable(f"windows of {source}: no answer for {NO_PROGRESS_S:.0f} s")
         for record in (record for records in polled.values() for record in records):
-            if record.key is not None and record.key.startswith(begin):
-                _enter(found, record.key[len(begin) :].decode(errors="replace"), record.value)
+            _enter(found, source.topic, record.key or b"", record.value)
     origin = TopicPartition(*source)
     length = consumer.end_offsets([origin], timeout_ms=LOOKUP_TIMEOUT_MS)[origin]
-    usable = tuple(window for window in found.values() if window.offset < length)
-    return StoredWindows(usable, tuple(name for name, window in found.items() if window.offset >= length))
+    usable = {key: one for key, one in found.items() if _as_of(one) < length}
+    return StoredWindows(
+        tuple(one for one in usable.values() if isinstance(one, Window)),
+        {key.partition(b"|")[2].decode(): one for key, one in usable.items() if isinstance(one, OpenBar)},
+        tuple(key for key in found if key not in usable),
+    )
 
 
-def _enter(found: dict[str, Window], session: str, value: bytes | None) -> None:
+def _enter(found: dict[bytes, Window | OpenBar], topic: str, key: bytes, value: bytes | None) -> None:
+    is_window = key.startswith(_key(topic, ""))
+    if not is_window and not key.startswith(_open_key(topic, "")):
+        return  # of another source
     if value is None:
-        found.pop(session, None)
+        found.pop(key, None)
         return
     try:
-        window = _decode(value)
+        one = _decode_window(value) if is_window else _decode_open_bar(value)
     except msgspec.DecodeError as error:
-        log.warning("the window of %r cannot be read: %s", session, error)
+        log.warning("what lies under %r cannot be read: %s", key, error)
         return
-    before = found.get(session)
+    before = found.get(key)
     # A message that an earlier owner had on its way may come after the newer one.
-    if before is None or before.offset <= window.offset:
-        found[session] = window
+    if before is None or _as_of(before) <= _as_of(one):
+        found[key] = one
+
+
+def _as_of(one: Window | OpenBar) -> int:
+    """The newest record that is part of it."""
+    return one.offset if isinstance(one, Window) else one.last
 
 
 def _key(topic: str, session: str) -> bytes:
     return f"{topic}|{session}".encode()
+
+
+def _open_key(topic: str, session: str) -> bytes:
+    return f"{topic}/open|{session}".encode()
 
 
 class WindowLoad:
