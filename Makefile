@@ -20,11 +20,12 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test demo lint types lock clean
+.PHONY: help setup test chaos demo lint types lock clean
 
 help:
 	@echo "make demo    set up, then real market data through a real Kafka, answered"
 	@echo "make test    set up, then all tests, against a real broker"
+	@echo "make chaos   200 rounds of processes killed at random under load, with a report"
 	@echo "make setup   the environment in .venv, from requirements.lock"
 	@echo "make lint    ruff        make types   mypy --strict"
 	@echo "make lock    requirements.lock from pyproject.toml"
@@ -35,6 +36,9 @@ setup: $(STAMP)
 
 test: setup
 	$(BIN)/pytest $(PYTEST_ARGS)
+
+chaos: setup
+	STREAM_ENGINE_CHAOS_ROUNDS=$${STREAM_ENGINE_CHAOS_ROUNDS:-200} $(BIN)/pytest -s tests/integration/test_chaos.py
 
 demo: setup
 	$(BIN)/stream-engine demo

@@ -46,6 +46,7 @@ class Audit:
         for partition, records in by_partition.items():
             self.reference.take(partition, records)
         self._check_sessions()
+        self._check_conservation()
         self._check_letters()
         self._check_answers()
         self._check_witness()
@@ -57,6 +58,16 @@ class Audit:
         }
         expected = self.reference.sessions()
         assert found == expected, "not what an uninterrupted run makes of the log"
+
+    def _check_conservation(self) -> None:
+        """Of the present consumers, per partition: consumed = applied + dead-lettered + duplicates + late."""
+        found: dict[str, Counter[str]] = {}
+        for name, labels, value in self._deployment.metrics():
+            kind = name.removeprefix("stream_engine_consumer_records_").removesuffix("_total")
+            if kind in ("consumed", "settled") and labels["topic"] == self._deployment.topic:
+                found.setdefault(kind, Counter())[labels["partition"]] += int(value)
+        assert found["consumed"] == found["settled"]
+        assert len(+found["consumed"]) == self._deployment.partitions
 
     def _check_letters(self) -> None:
         for record in self._letters.read():
