@@ -21,6 +21,6 @@ def summarise(logits: torch.Tensor, answer_ids: Sequence[int]) -> list[Logits]:
         mass = (rows.index_select(1, answers) - partition).exp().sum(dim=-1, keepdim=True)
         gap = top.values[:, :1] - top.values[:, 1:]
         # float64 holds any id and any float32 exactly, so all columns travel together.
-        columns = (top.indices.double(), gap.double(), top.values[:, :1].double(), partition.double(), mass.double())
-        table = torch.cat(columns, dim=-1).tolist()
+        columns = (top.indices, gap, top.values[:, :1], partition, mass)
+        table = torch.cat([column.double() for column in columns], dim=-1).tolist()
     return [Logits(int(top1), int(top2), *rest) for top1, top2, *rest in table]

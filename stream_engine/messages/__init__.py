@@ -1,0 +1,149 @@
+"""Typed messages between the consumer, engine and API processes.
+
+Every message is a tagged msgspec struct, so that one decoder per direction yields the right type or a
+clear error. Times are integers: ``*_us`` microseconds and ``*_ms`` milliseconds since the Unix epoch.
+"""
+
+from __future__ import annotations
+
+from stream_engine.messages.api import (
+    Answer,
+    Done,
+    ErrorReply,
+    OffsetBound,
+    PartitionStatus,
+    PathRequest,
+    PathTaken,
+    Query,
+    SessionDelete,
+    SessionInfo,
+    Sessions,
+    SessionsRequest,
+    Snapshot,
+    SnapshotRequest,
+    Status,
+    StatusRequest,
+)
+from stream_engine.messages.consumer import (
+    Ack,
+    AnswerGone,
+    Assign,
+    Batch,
+    ConsumerHello,
+    ConsumerReport,
+    Evaluations,
+    EvaluationsWritten,
+    Refused,
+    Restore,
+    Revoke,
+    Welcome,
+)
+from stream_engine.messages.events import (
+    AnswerChanged,
+    Committed,
+    Event,
+    EventEnvelope,
+)
+from stream_engine.messages.records import (
+    Bar,
+    Record,
+    RecordCounts,
+    Rejected,
+    Window,
+    WindowBar,
+    WindowUnits,
+)
+from stream_engine.messages.standing import (
+    RegistryApplied,
+    RegistryHello,
+    RegistrySnapshot,
+    StandingApply,
+    StandingDelete,
+    StandingPut,
+    StandingQueries,
+    StandingQuery,
+    StandingRequest,
+    StandingWrite,
+)
+
+ToEngine = (
+    ConsumerHello
+    | ConsumerReport
+    | Assign
+    | Revoke
+    | Restore
+    | Batch
+    | EvaluationsWritten
+    | RegistryHello
+    | RegistrySnapshot
+    | StandingApply
+    | Query
+    | SessionsRequest
+    | SessionDelete
+    | StandingPut
+    | StandingRequest
+    | StandingDelete
+    | SnapshotRequest
+    | StatusRequest
+)
+ToConsumer = Welcome | Ack | Evaluations | Refused
+ToRegistry = Welcome | StandingWrite | RegistryApplied
+ToApi = Answer | Sessions | StandingQueries | Done | ErrorReply | Snapshot | Status
+FromEngine = ToConsumer | ToRegistry | ToApi
+
+__all__ = [
+    "Ack",
+    "Answer",
+    "AnswerChanged",
+    "AnswerGone",
+    "Assign",
+    "Bar",
+    "Batch",
+    "Committed",
+    "ConsumerHello",
+    "ConsumerReport",
+    "Done",
+    "ErrorReply",
+    "Evaluations",
+    "EvaluationsWritten",
+    "Event",
+    "EventEnvelope",
+    "FromEngine",
+    "OffsetBound",
+    "PartitionStatus",
+    "PathRequest",
+    "PathTaken",
+    "Query",
+    "Record",
+    "RecordCounts",
+    "Refused",
+    "RegistryApplied",
+    "RegistryHello",
+    "RegistrySnapshot",
+    "Rejected",
+    "Restore",
+    "Revoke",
+    "SessionDelete",
+    "SessionInfo",
+    "Sessions",
+    "SessionsRequest",
+    "Snapshot",
+    "SnapshotRequest",
+    "StandingApply",
+    "StandingDelete",
+    "StandingPut",
+    "StandingQueries",
+    "StandingQuery",
+    "StandingRequest",
+    "StandingWrite",
+    "Status",
+    "StatusRequest",
+    "ToApi",
+    "ToConsumer",
+    "ToEngine",
+    "ToRegistry",
+    "Welcome",
+    "Window",
+    "WindowBar",
+    "WindowUnits",
+]

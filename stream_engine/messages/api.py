@@ -1,0 +1,160 @@
+"""Requests of the API and the engine's replies."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from stream_engine.messages.events import AnswerChanged
+from stream_engine.messages.records import Bar, RecordCounts
+
+PathRequest = Literal["auto", "fast", "full"]
+PathTaken = Literal["fast", "fallthrough", "cold"]
+
+
+class OffsetBound(msgspec.Struct, frozen=True, array_like=True):
+    partition: int
+    offset: int
+
+
+class Query(msgspec.Struct, frozen=True, tag=True):
+    """A question for one session. ``wait_ms`` is how long the engine may wait for the freshness bounds."""
+
+    session: str
+    question: str
+    path: PathRequest = "auto"
+    max_age_ms: int | None = None
+    min_version: int | None = None
+    min_offset: OffsetBound | None = None
+    wait_ms: int = 0
+
+
+class SessionsRequest(msgspec.Struct, frozen=True, tag=True):
+    """All sessions, or one; answered by ``Sessions``."""
+
+    session: str | None = None
+
+
+class SessionDelete(msgspec.Struct, frozen=True, tag=True):
+    session: str
+
+
+class SnapshotRequest(msgspec.Struct, frozen=True, tag=True):
+    """The newest standing-query answers, as of one instant; answered by ``Snapshot``."""
+
+    session: str | None = None
+    query: str | None = None
+
+
+class StatusRequest(msgspec.Struct, frozen=True, tag=True):
+    """Health and counters; answered by ``Status``."""
+
+
+class Answer(msgspec.Struct, frozen=True, tag=True):
+    """An answer with its evidence (field names are the HTTP API's).
+
+    ``latency_us`` is filled in by the process that the caller talks to. ``gate`` is whether the gate
+    fired (None on the full path); ``tau`` and ``confidence`` are None where no gate applies."""
+
+    session: str
+    question: str
+    answer: str
+    class_: str = msgspec.field(name="class")
+    path: PathTaken
+    gate: bool | None
+    gap: float
+    tau: float | None
+    confidence: float | None
+    fast_set_mass: float
+    session_version: int
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    event_time: str | None
+    age_ms: int
+    latency_us: int
+    window_bars: int
+    bars: int
+    state: str
+    entry_tokens: int
+    reused_tokens: int
+    model: str
+
+
+class SessionInfo(msgspec.Struct, frozen=True):
+    """One session as ``GET /v1/sessions`` shows it. ``offsets`` maps "topic/partition" to the last offset
+    applied; ``ready`` is whether the generic header has a valid ready distribution; ``token_hash`` (16 hex
+    digits) is of the token log, so that two engines, or one before and after a restart, can be compared."""
+
+    id: str
+    state: str
+    data_version: int
+    tokens: int
+    kv_tokens: int
+    bars: int
+    last_event_time: str | None
+    offsets: dict[str, int]
+    ready: bool
+    ready_token: str | None
+    ready_gap: float | None
+    standing_queries: int
+    swaps: int
+    last_bars: tuple[Bar, ...] = ()
+    token_hash: str = ""
+
+
+class Sessions(msgspec.Struct, frozen=True, tag=True):
+    sessions: tuple[SessionInfo, ...]
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """An action with nothing to return was carried out."""
+
+    detail: str = ""
+
+
+class ErrorReply(msgspec.Struct, frozen=True, tag=True):
+    """A refused request: becomes the HTTP error of that status in the one documented shape."""
+
+    status: int
+    kind: str
+    message: str
+    param: str | None = None
+    code: str | None = None
+    retry_after_s: float | None = None
+
+
+class PartitionStatus(msgspec.Struct, frozen=True):
+    """``applied`` is the next offset the engine expects to apply (last applied + 1)."""
+
+    topic: str
+    partition: int
+    generation: int
+    state: str
+    applied: int
+    sessions: int
+
+
+class Status(msgspec.Struct, frozen=True, tag=True):
+    """``counters`` and ``gauges`` are exported as metrics under their names, prefixed ``stream_engine_``."""
+
+    boot_id: str
+    model: str
+    ready: bool
+    reasons: tuple[str, ...]
+    uptime_s: float
+    oldest_work_s: float
+    consumers: int
+    partitions: tuple[PartitionStatus, ...]
+    lag: dict[str, int]
+    counters: dict[str, float]
+    gauges: dict[str, float]
+    records: dict[str, RecordCounts] = {}
+
+
+class Snapshot(msgspec.Struct, frozen=True, tag=True):
+    """``sequence`` is that of the last event included: newer events follow it."""
+
+    sequence: int
+    answers: tuple[AnswerChanged, ...]

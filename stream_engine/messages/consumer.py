@@ -1,0 +1,143 @@
+"""What a consumer says to the engine, and hears from it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from stream_engine.messages.events import AnswerChanged
+from stream_engine.messages.records import Record, RecordCounts, Rejected, Window
+
+
+class ConsumerHello(msgspec.Struct, frozen=True, tag=True):
+    """First message of a consumer; answered by ``Welcome``."""
+
+    topics: tuple[str, ...]
+
+
+class ConsumerReport(msgspec.Struct, frozen=True, tag=True):
+    """How the consumer is doing, about once a second: a sign of life, its lag by "topic/partition" (records in
+    the log that the engine has not applied, so what is in flight is lag), and its counters for ``/metrics``."""
+
+    lag: dict[str, int]
+    counters: dict[str, float]
+    records: dict[str, RecordCounts] = {}
+
+
+class Assign(msgspec.Struct, frozen=True, tag=True):
+    """A partition now belongs to this consumer. Records from ``start`` up to (not including)
+    ``live_from`` are a replay: they refill windows without running the model and emit no events.
+    ``generation`` grows with each assignment and fences what is still in flight from earlier ones.
+    ``incomplete`` says that records which the windows need have aged out of the log."""
+
+    topic: str
+    partition: int
+    generation: int
+    start: int
+    live_from: int
+    incomplete: bool = False
+
+
+class Revoke(msgspec.Struct, frozen=True, tag=True):
+    """The partition was taken away: its sessions stop being served."""
+
+    topic: str
+    partition: int
+    generation: int
+
+
+class Restore(msgspec.Struct, frozen=True, tag=True):
+    """Windows of a newly assigned partition; sent after ``Assign`` and before its first batch."""
+
+    topic: str
+    partition: int
+    generation: int
+    windows: tuple[Window, ...]
+
+
+class Batch(msgspec.Struct, frozen=True, tag=True):
+    """Consecutive records of one partition, ``(follows, last]`` in offsets.
+
+    ``follows`` is the last offset of the previous batch (``start - 1`` for the first): an engine that has
+    not taken that one refuses the batch, so a lost message is never a silent hole. Offsets inside may have
+    gaps (transaction markers, compaction). ``records`` holds only the good ones; ``consumed`` counts all.
+    """
+
+    topic: str
+    partition: int
+    generation: int
+    follows: int
+    last: int
+    consumed: int
+    records: tuple[Record, ...]
+
+
+class EvaluationsWritten(msgspec.Struct, frozen=True, tag=True):
+    """The answers topic holds the ``Evaluations`` of the partition up to ``number``."""
+
+    topic: str
+    partition: int
+    generation: int
+    number: int
+
+
+class Welcome(msgspec.Struct, frozen=True, tag=True):
+    """``boot_id`` names this life of the engine: on a new one a consumer treats all its partitions as
+    newly assigned. ``credits`` is the number of records that may be in flight (unacknowledged)."""
+
+    boot_id: str
+    credits: int
+
+
+class Ack(msgspec.Struct, frozen=True, tag=True):
+    """Everything up to ``last`` is applied. ``floor`` is the oldest offset that any live window of the
+    partition still needs: it goes into the offset commit's metadata and is where a rebuild starts.
+    ``late`` and ``conflicts`` are records that the engine did not apply, with the reason, for the
+    dead-letter topic; the consumer still holds their bytes until the acknowledgement. ``windows`` must be
+    written before ``floor`` is committed: it counts on them. ``applied``, ``duplicates`` and ``late`` count the
+    live records: each is one of them, rejected with another reason, or was not in the batch's ``records``."""
+
+    boot_id: str
+    topic: str
+    partition: int
+    generation: int
+    last: int
+    floor: int
+    rejected: tuple[Rejected, ...] = ()
+    windows: tuple[Window, ...] = ()
+    applied: int = 0
+    duplicates: int = 0
+    late: int = 0
+
+
+class AnswerGone(msgspec.Struct, frozen=True, tag=True):
+    """The query is deleted, or does not cover the session any more: so is its answer in the answers topic."""
+
+    session: str
+    query: str
+    topic: str
+    partition: int
+    offset: int
+
+
+class Evaluations(msgspec.Struct, frozen=True, tag=True):
+    """Answers of standing queries for the answers topic, in order; sent before the ``Ack`` that covers them, whose
+    offsets may be committed once they are written. ``number`` is that of the last one."""
+
+    boot_id: str
+    topic: str
+    partition: int
+    generation: int
+    number: int
+    answers: tuple[AnswerChanged | AnswerGone, ...]
+
+
+class Refused(msgspec.Struct, frozen=True, tag=True):
+    """A batch out of order or of a past generation; nothing of it was applied. ``expected_follows`` is
+    the last offset the engine has taken (None where it does not own the partition): reassign."""
+
+    boot_id: str
+    topic: str
+    partition: int
+    generation: int
+    expected_follows: int | None
+    reason: str

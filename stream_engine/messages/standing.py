@@ -1,0 +1,83 @@
+"""Standing queries, and what a registry that keeps them on a topic says and hears."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from stream_engine.messages.events import AnswerChanged
+from stream_engine.messages.records import Rejected
+
+
+class StandingQuery(msgspec.Struct, frozen=True):
+    """A registered question. ``session`` is a session id or a pattern such as ``EUR*`` or ``*``."""
+
+    id: str
+    session: str
+    question: str
+    on: Literal["change", "commit"]
+    class_: str = msgspec.field(name="class")
+
+
+class RegistryHello(msgspec.Struct, frozen=True, tag=True):
+    """First message of a registry and its sign of life; answered by ``Welcome``."""
+
+
+class StandingApply(msgspec.Struct, frozen=True, tag=True):
+    """A record of the standing-query topic; ``query`` None deletes. ``token`` is that of the ``StandingWrite``
+    which made it, where one did. Answered by ``RegistryApplied``."""
+
+    offset: int
+    id: str
+    query: StandingPut | None
+    token: str | None = None
+
+
+class RegistrySnapshot(msgspec.Struct, frozen=True, tag=True):
+    """All standing queries up to ``offset`` of their topic, in its order, and what the answers topic says was
+    answered last. Answered by ``RegistryApplied``; the partitions are assigned after that."""
+
+    offset: int
+    queries: tuple[StandingApply, ...]
+    answers: tuple[AnswerChanged, ...]
+
+
+class StandingWrite(msgspec.Struct, frozen=True, tag=True):
+    """Write a standing query to its topic, a tombstone where ``query`` is None, with ``token`` in its headers."""
+
+    token: str
+    id: str
+    query: StandingPut | None
+
+
+class RegistryApplied(msgspec.Struct, frozen=True, tag=True):
+    """Everything up to ``offset`` of the standing-query topic is applied, but for what was ``refused``;
+    ``snapshot`` is whether this answers a ``RegistrySnapshot``."""
+
+    boot_id: str
+    offset: int
+    snapshot: bool
+    refused: tuple[Rejected, ...] = ()
+
+
+class StandingPut(msgspec.Struct, frozen=True, tag=True):
+    """Register a standing query; ``id`` None lets the engine choose. Answered by ``StandingQueries``
+    with the one query, after it is applied."""
+
+    pattern: str
+    question: str
+    on: Literal["change", "commit"] = "change"
+    id: str | None = None
+
+
+class StandingRequest(msgspec.Struct, frozen=True, tag=True):
+    id: str | None = None
+
+
+class StandingDelete(msgspec.Struct, frozen=True, tag=True):
+    id: str
+
+
+class StandingQueries(msgspec.Struct, frozen=True, tag=True):
+    queries: tuple[StandingQuery, ...]
