@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,12 +14,14 @@ from stream_engine.budget import BudgetShape
 from stream_engine.config import EngineSettings
 from stream_engine.engine import Engine
 from stream_engine.gate import ClassGate, FastAnswer, Gate
-from stream_engine.messages import Answer, Bar, ErrorReply, Event, Query, Record
+from stream_engine.messages import Ack, Answer, Assign, Bar, Batch, ErrorReply, Event, Query, Record
 from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.runner import Logits, SegmentResult
 from stream_engine.model.step import Segment, lay_out
 from stream_engine.publish import Publication
+
+TOPIC = "market.bars"
 
 
 class FakeRunner:
@@ -82,6 +84,16 @@ class Bench:
         self.engine.run_until_idle()
         assert len(self.replies) == before + 1, "every query gets exactly one reply"
         return self.replies[-1]
+
+    def feed(self, records: Iterable[Record], follows: int, *, run: bool = True) -> list[Ack]:
+        """One batch of partition 0, and what it earned."""
+        batch = tuple(records)
+        refused = self.engine.ingest.take(Batch(TOPIC, 0, 1, follows, batch[-1].offset, len(batch), batch))
+        assert refused is None, refused
+        if run:
+            self.engine.run_until_idle()
+            self.engine.check_integrity()
+        return self.engine.ingest.settle()
 
     def expected(self, session: str, question: str | None = None) -> Logits:
         """The model's own answer on the token log, from scratch."""
@@ -152,6 +164,23 @@ def make_bench(builder: TokenBuilder) -> Callable[..., Bench]:
             lambda event: bench.events.append(event),
         )
         bench = Bench(engine, runner, builder, shape, gate)
+        return bench
+
+    return make
+
+
+@pytest.fixture
+def fed(make_bench: Callable[..., Any], make_record: Callable[..., Record]) -> Callable[..., Any]:
+    """A bench whose sessions hold ``bars`` bars each, one batch a round."""
+
+    def make(keys: tuple[str, ...] = ("AAPL",), bars: int = 40, **options: Any) -> Any:
+        bench = make_bench(**options)
+        bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+        offset = 0
+        for index in range(bars):
+            round_ = [make_record(key, offset + n, index) for n, key in enumerate(keys)]
+            bench.feed(round_, offset - 1)
+            offset += len(keys)
         return bench
 
     return make

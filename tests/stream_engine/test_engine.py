@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from stream_engine.messages import (
-    Ack,
     Answer,
-    AnswerChanged,
     Assign,
     Batch,
     Committed,
     ErrorReply,
-    OffsetBound,
     Query,
     Record,
     Refused,
     Revoke,
-    StandingPut,
 )
 from stream_engine.session import SessionState
 
@@ -29,40 +22,12 @@ TOPIC = "market.bars"
 TREND = "What is the trend?"
 
 
-def feed(bench: Any, records: Iterable[Record], follows: int, *, run: bool = True) -> list[Ack]:
-    """One batch of partition 0, and what it earned."""
-    batch = tuple(records)
-    refused = bench.engine.ingest.take(Batch(TOPIC, 0, 1, follows, batch[-1].offset, len(batch), batch))
-    assert refused is None, refused
-    if run:
-        bench.engine.run_until_idle()
-        bench.engine.check_integrity()
-    return bench.engine.ingest.settle()
-
-
-@pytest.fixture
-def fed(make_bench: Callable[..., Any], make_record: Callable[..., Record]) -> Callable[..., Any]:
-    """A bench whose sessions hold ``bars`` bars each, one batch a round."""
-
-    def make(keys: tuple[str, ...] = ("AAPL",), bars: int = 40, **options: Any) -> Any:
-        bench = make_bench(**options)
-        bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
-        offset = 0
-        for index in range(bars):
-            round_ = [make_record(key, offset + n, index) for n, key in enumerate(keys)]
-            feed(bench, round_, offset - 1)
-            offset += len(keys)
-        return bench
-
-    return make
-
-
 def test_a_commit_and_its_generic_header_are_one_step(
     fed: Callable[..., Any], make_record: Callable[..., Record]
 ) -> None:
     bench = fed(bars=40)
     steps = len(bench.runner.steps)
-    acks = feed(bench, [make_record("AAPL", 40)], 39)
+    acks = bench.feed([make_record("AAPL", 40)], 39)
     assert len(bench.runner.steps) == steps + 1
     (segment,) = bench.runner.steps[-1]
     assert len(segment.append) == bench.builder.tokens_per_bar
@@ -78,7 +43,7 @@ def test_every_session_of_a_batch_shares_the_step(
 ) -> None:
     bench = fed(("A", "B", "C"), bars=40)
     steps = len(bench.runner.steps)
-    feed(bench, [make_record(key, 120 + n, 40) for n, key in enumerate("ABC")], 119)
+    bench.feed([make_record(key, 120 + n, 40) for n, key in enumerate("ABC")], 119)
     assert len(bench.runner.steps) == steps + 1
     assert len(bench.runner.steps[-1]) == 3
 
@@ -88,48 +53,9 @@ def test_waiting_records_of_one_key_become_one_commit(
 ) -> None:
     bench = fed(bars=40)
     before = bench.engine.counters["commits_total"]
-    feed(bench, [make_record("AAPL", offset) for offset in range(40, 45)], 39)
+    bench.feed([make_record("AAPL", offset) for offset in range(40, 45)], 39)
     assert bench.engine.counters["commits_total"] == before + 1
     assert [e.session_version for e in bench.events if isinstance(e, Committed)][-1] == 45
-
-
-def test_fast_path_full_path_and_gate(fed: Callable[..., Any]) -> None:
-    bench = fed(bars=40)
-    expected = bench.expected("AAPL")
-    fires = bench.gate.decide(bench.engine.sessions["AAPL"].ready[""], "trend").fires
-    answer = bench.ask("AAPL", TREND)
-    assert isinstance(answer, Answer)
-    assert (answer.path == "fast") is fires
-    forced = bench.ask("AAPL", TREND, path="fast")
-    assert isinstance(forced, Answer)
-    assert (forced.path, forced.gate, forced.gap) == ("fast", fires, expected.gap)
-    full = bench.ask("AAPL", TREND, path="full")
-    assert isinstance(full, Answer)
-    assert full.gap == bench.expected("AAPL", TREND).gap
-    assert (full.path, full.gate, full.entry_tokens) == ("cold", None, len(bench.builder.query_entry(TREND)))
-
-
-def test_a_repeated_question_falls_through_to_its_resident_branch(fed: Callable[..., Any]) -> None:
-    bench = fed(bars=40)
-    first = bench.ask("AAPL", TREND, path="full")
-    again = bench.ask("AAPL", TREND, path="full")
-    other = bench.ask("AAPL", "What is the momentum?", path="full")
-    assert isinstance(first, Answer)
-    assert isinstance(again, Answer)
-    assert isinstance(other, Answer)
-    assert (first.path, first.reused_tokens) == ("cold", 0)
-    assert (again.path, again.reused_tokens) == ("fallthrough", again.entry_tokens - 1)
-    assert again.gap == first.gap
-    # "What is the" is shared with the branch that the first question left behind.
-    assert (other.path, 0 < other.reused_tokens < other.entry_tokens) == ("fallthrough", True)
-    assert other.gap == bench.expected("AAPL", "What is the momentum?").gap
-
-
-def test_questions_of_no_class_are_refused_with_what_can_be_asked(fed: Callable[..., Any]) -> None:
-    reply = fed(bars=40).ask("AAPL", "What is the price?")
-    assert isinstance(reply, ErrorReply)
-    assert (reply.status, reply.code, reply.param) == (422, "question_not_supported", "question")
-    assert "trend (up/down/flat)" in reply.message
 
 
 def test_swaps_keep_every_fill_exact(make_bench: Callable[..., Any], make_record: Callable[..., Record]) -> None:
@@ -137,7 +63,7 @@ def test_swaps_keep_every_fill_exact(make_bench: Callable[..., Any], make_record
     bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
     fills = set()
     for offset in range(200):
-        feed(bench, [make_record("AAPL", offset)], offset - 1)
+        bench.feed([make_record("AAPL", offset)], offset - 1)
         session = bench.engine.sessions["AAPL"]
         fills.add(len(session.region))
         assert session.ready[""].gap == bench.expected("AAPL").gap
@@ -155,9 +81,9 @@ def test_a_swap_without_idle_time_happens_in_the_commit(
 ) -> None:
     bench = make_bench()
     bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
-    feed(bench, [make_record("AAPL", offset) for offset in range(64)], -1, run=False)
+    bench.feed([make_record("AAPL", offset) for offset in range(64)], -1, run=False)
     assert bench.engine.step()  # one step, so the second slab has had no turn
-    feed(bench, [make_record("AAPL", 64)], 63, run=False)
+    bench.feed([make_record("AAPL", 64)], 63, run=False)
     assert bench.engine.step()
     session = bench.engine.sessions["AAPL"]
     assert len(session.region) == 33
@@ -174,7 +100,7 @@ def test_token_log_does_not_depend_on_how_records_were_grouped(
         bench = make_bench()
         bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
         for start in range(0, 150, size):
-            feed(bench, records[start : start + size], start - 1)
+            bench.feed(records[start : start + size], start - 1)
         logs.append(bench.engine.sessions["AAPL"].tokens)
     assert logs[0] == logs[1] == logs[2]
 
@@ -183,15 +109,15 @@ def test_corrections_roll_back_and_older_bars_are_late(
     fed: Callable[..., Any], make_record: Callable[..., Record], make_bench: Callable[..., Any]
 ) -> None:
     bench = fed(bars=40)
-    feed(bench, [make_record("AAPL", 40, index=39, close=101.25)], 39)  # same time: replaced
-    feed(bench, [make_record("AAPL", 41, index=20, close=99.0)], 40)  # inside: rolled back, re-appended
+    bench.feed([make_record("AAPL", 40, index=39, close=101.25)], 39)  # same time: replaced
+    bench.feed([make_record("AAPL", 41, index=20, close=99.0)], 40)  # inside: rolled back, re-appended
     session = bench.engine.sessions["AAPL"]
     assert len(session.region) == 40
     assert session.region.bars[39].bar.close == 101.25
     assert session.region.bars[20].bar.close == 99.0
     assert session.ready[""].gap == bench.expected("AAPL").gap
     version = session.version
-    acks = feed(bench, [make_record("AAPL", 42, index=-5)], 41)
+    acks = bench.feed([make_record("AAPL", 42, index=-5)], 41)
     assert [(r.offset, r.reason) for r in acks[0].rejected] == [(42, "late")]
     assert session.version == version
 
@@ -200,7 +126,7 @@ def test_idle_mode_runs_the_header_in_a_step_of_its_own(
     fed: Callable[..., Any], make_record: Callable[..., Record]
 ) -> None:
     bench = fed(bars=40, preposition="idle")
-    feed(bench, [make_record("AAPL", 40)], 39, run=False)
+    bench.feed([make_record("AAPL", 40)], 39, run=False)
     assert bench.engine.step()
     session = bench.engine.sessions["AAPL"]
     assert not bench.runner.steps[-1][0].branches
@@ -223,7 +149,7 @@ def test_a_waiting_query_goes_before_commits_and_riders(
     fed: Callable[..., Any], make_record: Callable[..., Record]
 ) -> None:
     bench = fed(("A", "B"), bars=40, commit_every=4)
-    feed(bench, [make_record("B", 80, 40)], 79, run=False)
+    bench.feed([make_record("B", 80, 40)], 79, run=False)
     bench.engine.queries.ask(Query("A", TREND, path="full"), bench.replies.append)
     assert bench.engine.step()
     assert len(bench.replies) == 1
@@ -234,7 +160,7 @@ def test_a_waiting_query_goes_before_commits_and_riders(
 
 def test_a_commit_joins_every_kth_query_step(fed: Callable[..., Any], make_record: Callable[..., Record]) -> None:
     bench = fed(("A", "B"), bars=40, commit_every=3)
-    feed(bench, [make_record("B", 80, 40)], 79, run=False)
+    bench.feed([make_record("B", 80, 40)], 79, run=False)
     for step in range(3):
         bench.engine.queries.ask(Query("A", TREND, path="full"), bench.replies.append)
         assert bench.engine.step()
@@ -256,7 +182,7 @@ def test_five_sessions_on_cells_for_three(fed: Callable[..., Any], make_record: 
     assert engine.sessions["A"].state is SessionState.EVICTED
     assert engine.sessions["A"].ready == {}
     assert engine.counters["evictions_total"] == 1
-    feed(bench, [make_record(key, 200 + n, 40) for n, key in enumerate(keys)], 199)
+    bench.feed([make_record(key, 200 + n, 40) for n, key in enumerate(keys)], 199)
     for key in ("B", "C", "E"):
         assert engine.sessions[key].ready[""].gap == bench.expected(key).gap
 
@@ -271,80 +197,15 @@ def test_no_room_for_the_entry_is_a_counted_skip_and_a_cold_query(
     session = bench.engine.sessions["AAPL"]
     assert session.ready
     assert bench.engine.counters["prepositions_skipped_total"] == 0
-    feed(bench, [make_record("AAPL", 63)], 62)
+    bench.feed([make_record("AAPL", 63)], 62)
     assert bench.shape.headroom(len(session.tokens)) == 1 < len(builder.generic_entry)
     assert session.ready == {}
     assert bench.engine.counters["prepositions_skipped_total"] == 1
     answer = bench.ask("AAPL", TREND)  # no fast path; the reserve serves the query
     assert isinstance(answer, Answer)
     assert (answer.path, answer.gap) == ("cold", bench.expected("AAPL", TREND).gap)
-    feed(bench, [make_record("AAPL", 64)], 63)
+    bench.feed([make_record("AAPL", 64)], 63)
     assert session.ready[""].gap == bench.expected("AAPL").gap
-
-
-def test_standing_queries_ride_and_report_changes(
-    fed: Callable[..., Any], make_record: Callable[..., Record]
-) -> None:
-    bench = fed(bars=40)
-    query = bench.engine.register(StandingPut("AA*", TREND))
-    assert query.session == "AA*"
-    bench.engine.run_until_idle()
-    first = [e for e in bench.events if isinstance(e, AnswerChanged)]
-    assert [e.initial for e in first] == [True]
-    for offset in range(40, 60):
-        feed(bench, [make_record("AAPL", offset)], offset - 1)
-    changes = [e for e in bench.events if isinstance(e, AnswerChanged)]
-    assert len(changes) > 1
-    for before, after in itertools.pairwise(changes):
-        assert after.previous == before.answer != after.answer
-        assert after.session_version > before.session_version
-    exact = bench.ask("AAPL", TREND)
-    assert isinstance(exact, Answer)
-    assert (exact.path, exact.tau) == ("fast", None)
-    assert exact.gap == bench.expected("AAPL", TREND).gap
-    assert bench.engine.unregister(query.id)
-    assert not bench.engine.unregister(query.id)
-    assert TREND not in bench.engine.sessions["AAPL"].ready
-
-
-def test_on_commit_reports_every_commit(fed: Callable[..., Any], make_record: Callable[..., Record]) -> None:
-    bench = fed(bars=40)
-    bench.engine.register(StandingPut("AAPL", TREND, "commit"))
-    bench.engine.run_until_idle()
-    bench.events.clear()
-    for offset in range(40, 50):
-        feed(bench, [make_record("AAPL", offset)], offset - 1)
-    assert [e.session_version for e in bench.events if isinstance(e, AnswerChanged)] == list(range(41, 51))
-
-
-def test_reads_its_own_write(fed: Callable[..., Any], make_record: Callable[..., Record]) -> None:
-    bench = fed(bars=40)
-    bench.engine.queries.ask(
-        Query("AAPL", TREND, min_offset=OffsetBound(0, 40), wait_ms=60_000), bench.replies.append
-    )
-    bench.engine.run_until_idle()
-    assert not bench.replies
-    feed(bench, [make_record("AAPL", 40)], 39)
-    bench.engine.run_until_idle()
-    (answer,) = bench.replies
-    assert isinstance(answer, Answer)
-    assert answer.offset == 40
-
-
-@pytest.mark.parametrize(
-    ("bounds", "what"),
-    [
-        ({"min_version": 99}, "min_version"),
-        ({"min_offset": OffsetBound(0, 99)}, "min_offset"),
-        ({"min_offset": OffsetBound(7, 1)}, "not owned"),
-        ({"max_age_ms": 1}, "max_age_ms"),
-    ],
-)
-def test_unmet_freshness_is_a_conflict(fed: Callable[..., Any], bounds: dict[str, Any], what: str) -> None:
-    reply = fed(bars=40).ask("AAPL", TREND, **bounds)
-    assert isinstance(reply, ErrorReply)
-    assert (reply.status, reply.kind) == (409, "freshness_not_met")
-    assert what in reply.message
 
 
 def test_replay_runs_no_model_and_emits_nothing_until_live(
@@ -352,13 +213,13 @@ def test_replay_runs_no_model_and_emits_nothing_until_live(
 ) -> None:
     bench = make_bench()
     bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 40))
-    feed(bench, [make_record("AAPL", offset) for offset in range(20)], -1)
+    bench.feed([make_record("AAPL", offset) for offset in range(20)], -1)
     assert bench.runner.steps == []
     reply = bench.ask("AAPL", TREND)
     assert isinstance(reply, ErrorReply)
     assert (reply.status, reply.kind) == (503, "session_rebuilding")
     assert reply.retry_after_s
-    feed(bench, [make_record("AAPL", offset) for offset in range(20, 40)], 19)
+    bench.feed([make_record("AAPL", offset) for offset in range(20, 40)], 19)
     assert bench.events == []
     session = bench.engine.sessions["AAPL"]
     assert session.state is SessionState.LIVE
@@ -409,38 +270,17 @@ def test_revoked_partitions_and_deleted_sessions_are_gone(
 ) -> None:
     bench = fed(("A", "B"), bars=40)
     engine = bench.engine
-    feed(bench, [make_record("A", 80, 40)], 79, run=False)
+    bench.feed([make_record("A", 80, 40)], 79, run=False)
     engine.drop_session(engine.sessions["A"])
     assert [ack.last for ack in engine.ingest.settle()] == [80]  # its records are given up, not waited for
     reply = bench.ask("A", TREND)
     assert isinstance(reply, ErrorReply)
     assert reply.status == 404
-    feed(bench, [make_record("A", 81, 41)], 80)
+    bench.feed([make_record("A", 81, 41)], 80)
     assert engine.sessions["A"].state is SessionState.WARMING_UP  # it lives again with its next record
     engine.ingest.revoke(Revoke(TOPIC, 0, 1))
     assert engine.sessions == {}
     assert engine.budget.resident == ()
-
-
-def test_tool_envelope_is_predecoded_and_the_turn_resumes_on_its_delta(make_bench: Callable[..., Any]) -> None:
-    bench = make_bench()
-    engine, builder = bench.engine, bench.builder
-    call = builder.tool_payload("lookup AAPL")
-    engine.append_turn("agent", call)
-    engine.run_until_idle()
-    engine.await_tool("agent")
-    engine.run_until_idle()  # the tool is busy; the engine is not
-    session = engine.sessions["agent"]
-    assert session.ready["tool"].gap == bench.runner.predict([*session.tokens, *builder.tool_envelope]).gap
-    ran = len(bench.runner.steps)
-    payload = "172.5 and rising"
-    reused = engine.resume_tool("agent", payload)
-    assert reused == len(builder.tool_envelope)
-    engine.run_until_idle()
-    (segment,) = bench.runner.steps[ran]
-    assert segment.append == builder.tool_payload(payload)  # the delta, and nothing of the envelope
-    assert session.tokens == [*builder.prefix, *call, *builder.tool_envelope, *builder.tool_payload(payload)]
-    assert session.ready[""].gap == bench.runner.predict([*session.tokens, *builder.generic_entry]).gap
 
 
 def test_small_steps_cut_long_commits_and_answers_wait_for_them(
@@ -448,7 +288,7 @@ def test_small_steps_cut_long_commits_and_answers_wait_for_them(
 ) -> None:
     bench = fed(bars=40, step_tokens=16)
     session = bench.engine.sessions["AAPL"]
-    feed(bench, [make_record("AAPL", offset) for offset in range(40, 60)], 39, run=False)
+    bench.feed([make_record("AAPL", offset) for offset in range(40, 60)], 39, run=False)
     assert bench.engine.step()
     assert not session.current
     bench.engine.queries.ask(Query("AAPL", TREND, path="full"), bench.replies.append)
@@ -464,7 +304,7 @@ def test_a_late_record_changes_nothing(fed: Callable[..., Any], make_record: Cal
     bench = fed(bars=40)
     session = bench.engine.sessions["AAPL"]
     ready, events = dict(session.ready), len(bench.events)
-    (ack,) = feed(bench, [make_record("AAPL", 40, index=-5)], 39)
+    (ack,) = bench.feed([make_record("AAPL", 40, index=-5)], 39)
     assert [r.reason for r in ack.rejected] == ["late"]
     assert (session.ready, session.version, len(bench.events)) == (ready, 40, events)
     assert bench.engine.scheduler.commits == {}
@@ -476,5 +316,5 @@ def test_incomplete_until_the_window_is_from_behind_the_gap(
     bench = make_bench()
     bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 100, 100, incomplete=True))
     for offset in range(100, 140):
-        feed(bench, [make_record("AAPL", offset)], offset - 1)
+        bench.feed([make_record("AAPL", offset)], offset - 1)
         assert bench.engine.sessions["AAPL"].incomplete is (offset < 131)

@@ -27,9 +27,7 @@ def test_an_offset_is_met_once_it_is_applied_itself(bound: int, met: bool) -> No
 
 
 def test_an_unowned_partition_meets_no_offset() -> None:
-    assert "partition 2 is not owned" in str(
-        unmet(Query("A", "?", min_offset=OffsetBound(2, 0)), applied=None)
-    )
+    assert "partition 2 is not owned" in str(unmet(Query("A", "?", min_offset=OffsetBound(2, 0)), applied=None))
 
 
 def test_nothing_applied_yet() -> None:

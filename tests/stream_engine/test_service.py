@@ -194,9 +194,7 @@ def test_an_older_consumer_does_not_take_the_acknowledgements(
     zombie.link.close()
 
 
-def test_a_newer_consumer_gets_them(
-    running: Running, fed: Consumer, make_record: Callable[..., Record]
-) -> None:
+def test_a_newer_consumer_gets_them(running: Running, fed: Consumer, make_record: Callable[..., Record]) -> None:
     newer = Consumer(running)
     newer.send(Assign(TOPIC, 0, 2, 30, 30), batch([make_record("AAPL", n) for n in range(30, 41)], generation=2))
     (ack,) = newer.until(40)

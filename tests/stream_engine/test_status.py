@@ -108,9 +108,7 @@ def test_a_session_shows_its_end(bench: Any) -> None:
     assert [bar.time_us for bar in info.last_bars] == [n * 60_000_000 for n in range(40 - LAST_BARS, 40)]
 
 
-def test_sessions_without_bars_or_cells_are_shown_as_well(
-    bench: Any, make_record: Callable[..., Record]
-) -> None:
+def test_sessions_without_bars_or_cells_are_shown_as_well(bench: Any, make_record: Callable[..., Record]) -> None:
     bench.engine.append_turn("agent", bench.builder.tool_payload("hello"))
     records = tuple(make_record(key, 40 + n) for n, key in enumerate("AB"))
     bench.engine.ingest.take(Batch(TOPIC, 0, 1, 39, 41, 2, records))

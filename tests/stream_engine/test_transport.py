@@ -111,9 +111,7 @@ def test_malformed_frames_are_counted_and_the_next_message_comes(
     assert server.malformed == 1
 
 
-def test_a_flood_of_rubbish_does_not_hold_the_engine(
-    server: EngineServer, stranger: zmq.Socket[bytes]
-) -> None:
+def test_a_flood_of_rubbish_does_not_hold_the_engine(server: EngineServer, stranger: zmq.Socket[bytes]) -> None:
     for _ in range(50):
         stranger.send_multipart([b"rubbish"])
     stranger.send_multipart([b"7", msgspec.msgpack.encode(StatusRequest())])

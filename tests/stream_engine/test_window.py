@@ -140,9 +140,7 @@ def test_grouping_never_matters(seed: int, builder: TokenBuilder) -> None:
     ],
     ids=["zero", "equal", "negative", "sign-changes", "denormal", "huge", "tiny", "spike"],
 )
-def test_odd_but_finite_prices_make_tokens(
-    closes: Sequence[float], region: Region, builder: TokenBuilder
-) -> None:
+def test_odd_but_finite_prices_make_tokens(closes: Sequence[float], region: Region, builder: TokenBuilder) -> None:
     for spread in (0.0, 0.5):
         for index, close in enumerate(closes):
             region.extend([bar(index, close, spread=spread, volume=math.nan)])
@@ -239,8 +237,6 @@ def test_an_empty_region_has_no_units(region: Region) -> None:
 def test_no_bars_fit_no_frame() -> None:
     with pytest.raises(ValueError, match="at least one bar"):
         RegionFrame.fit("X", BarArrays.from_rows([]))
-
-
 
 
 def test_a_split_forces_a_window_in_its_own_units(region: Region, builder: TokenBuilder) -> None:

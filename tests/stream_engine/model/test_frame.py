@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from stream_engine.model.frame import BUCKETS, FIT_BARS, FIT_LEVEL, MAX_LEVEL, BarArrays, RegionFrame
 
 
-def bars_of(
-    close: list[float], reach: float = 0.0, volume: float = float("nan"), seconds: int = 60
-) -> BarArrays:
+def bars_of(close: list[float], reach: float = 0.0, volume: float = float("nan"), seconds: int = 60) -> BarArrays:
     values = np.array(close, dtype=np.float64)
     return BarArrays(
         np.arange(len(values), dtype=np.int64) * seconds * 1_000_000,
