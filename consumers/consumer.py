@@ -336,7 +336,7 @@ class Consumer:
 
     def _finish_replays(self) -> None:
         for partition, stream in self._streams.items():
-            if stream.replaying and (self._source.position(partition) or 0) >= stream.live_from:
+            if stream.replaying and (self._source.position(partition) or 0) >= stream.serve_from:
                 self._link.send(stream.finish_replay())
 
     def _write(self, letters: Iterable[DeadLetter], generation: int) -> None:

@@ -99,14 +99,16 @@ class SettledOffsets:
 @dataclass(frozen=True, slots=True)
 class RebuildPlan:
     """``[start, live_from)`` refills windows silently; from ``live_from`` on records are new. ``warning`` says
-    what was lost or chosen, for the log; ``incomplete`` that records which the windows need are not read again.
-    ``keeps_windows`` is False where windows in the compacted topic may be of another life of this topic."""
+    what was lost or chosen, for the log; ``incomplete`` that records which the windows need are not read
+    again. No session is served before everything up to ``serve_from`` is applied. ``keeps_windows`` is False
+    where windows in the compacted topic may be of another life of this topic."""
 
     start: int
     live_from: int
     warning: str | None = None
     incomplete: bool = False
     keeps_windows: bool = True
+    serve_from: int = 0
 
 
 def plan_rebuild(
@@ -128,7 +130,7 @@ def plan_rebuild(
             warning = (
                 f"the rebuild starts at {start}, not at {committed.floor} ({cause}): windows may be incomplete"
             )
-        return RebuildPlan(start, committed.offset, warning, incomplete=warning is not None)
+        return RebuildPlan(start, committed.offset, warning, incomplete=warning is not None, serve_from=end)
 
     if committed is None:
         found = "no committed offset"
@@ -146,4 +148,5 @@ def plan_rebuild(
     start = beginning if offset_reset == "earliest" else end
     warning = f"{found}; kafka.offset_reset = {offset_reset}: starts at {start}"
     aged_out = committed is not None and committed.offset < beginning
-    return RebuildPlan(start, start, warning, incomplete=committed is not None, keeps_windows=aged_out)
+    incomplete = committed is not None
+    return RebuildPlan(start, start, warning, incomplete, keeps_windows=aged_out, serve_from=end)

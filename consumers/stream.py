@@ -70,6 +70,7 @@ class PartitionStream:
         self.acknowledged = -1
         """The last offset that the engine has applied."""
         self.live_from = 0
+        self.serve_from = 0
         self.settled: SettledOffsets | None = None
         self.committed = -1
         """The offset known to be committed, or chosen where none was: nothing up to it is committed again."""
@@ -88,7 +89,8 @@ class PartitionStream:
 
     @property
     def replaying(self) -> bool:
-        return self.state is StreamState.STREAMING and self.last < self.live_from - 1
+        """The engine does not serve it yet."""
+        return self.state is StreamState.STREAMING and self.last < self.serve_from - 1
 
     @property
     def commit_point(self) -> CommitPoint | None:
@@ -103,9 +105,12 @@ class PartitionStream:
         self.generation = generation
         self.last = self.acknowledged = plan.start - 1
         self.live_from = plan.live_from
+        self.serve_from = max(plan.live_from, plan.serve_from)
         self.bars, self._needed = bars, 0
         self.settled = SettledOffsets(plan.start, plan.live_from)
-        return Assign(*self.partition, generation, plan.start, plan.live_from, plan.incomplete)
+        return Assign(
+            *self.partition, generation, plan.start, plan.live_from, plan.incomplete, plan.serve_from
+        )
 
     def accept(self, parsed: Sequence[ParsedRecord]) -> tuple[Batch, list[DeadLetter]]:
         """The next records as one batch, and the dead letters to write. Those of a replay were written before.
@@ -132,8 +137,8 @@ class PartitionStream:
         return self._send(follows, last, len(parsed), records, fates), letters
 
     def finish_replay(self) -> Batch:
-        """An empty batch up to ``live_from``: what lay before it was transaction markers, never delivered."""
-        return self._send(self.last, self.live_from - 1, 0, (), Counter())
+        """An empty batch up to ``serve_from``: what lay before it was transaction markers, never delivered."""
+        return self._send(self.last, self.serve_from - 1, 0, (), Counter())
 
     def _send(
         self, follows: int, last: int, consumed: int, records: tuple[Record, ...], fates: Counter[str]

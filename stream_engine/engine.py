@@ -136,7 +136,7 @@ class Engine:
         self.publication.invalidated(session)
         session.invalidate()
         session.resident, session.second = 0, None
-        session.move_to(SessionState.EVICTED)
+        session.move_to(SessionState.EVICTED if self.ingest.serves(session) else SessionState.REBUILDING)
         self.counters["evictions_total"] += 1
 
     # --- agentic sessions ----------------------------------------------------------------------------
@@ -288,7 +288,9 @@ class Engine:
                 session.move_to(session.settled_state())
                 self.scheduler.add(Lane.LONE, session.id)
             if one.riders:
-                self.publication.added(session, self._by_key(one.riders), [entry.key for entry in one.riders])
+                if session.serving:
+                    keys = [entry.key for entry in one.riders]
+                    self.publication.added(session, self._by_key(one.riders), keys)
                 self._evaluate(session, one.riders)
         for work, logits in zip(one.queries, result.branches[len(one.riders) :], strict=True):
             self.queries.advance(work, session, logits)
@@ -300,8 +302,11 @@ class Engine:
         session, commit = one.session, one.commit
         assert commit is not None
         was_rebuilding = session.state is SessionState.REBUILDING
-        session.move_to(session.settled_state() if one.base is not None else SessionState.EVICTED)
-        if one.riders:
+        if not self.ingest.serves(session):
+            session.move_to(SessionState.REBUILDING)
+        else:
+            session.move_to(session.settled_state() if one.base is not None else SessionState.EVICTED)
+        if one.riders and session.serving:
             self.publication.committed(session, self._by_key(one.riders))
         else:
             self.publication.invalidated(session)

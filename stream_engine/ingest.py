@@ -97,14 +97,14 @@ class Ingest:
         taken.open.append(waiting)
         for record in batch.records:
             self._queue(taken, waiting, record)
-        if taken.state is PartitionState.REPLAYING and batch.last + 1 >= taken.live_from:
-            self._go_live(taken)
+        self._go_live_when_due(taken)
         return None
 
     def settle(self) -> list[Ack]:
         """Acknowledgements that are due; the applied offsets on the board move first."""
         acks = []
         for owned in self.partitions.all():
+            self._go_live_when_due(owned)
             ack = self.partitions.settle(owned)
             if ack is not None:
                 self._publication.applied(owned)
@@ -146,7 +146,14 @@ class Ingest:
             waiting.unsettled += 1
             self._scheduler.add_commit(session.id).records.append((record, waiting))
 
-    def _go_live(self, owned: Partition) -> None:
+    def serves(self, session: Session) -> bool:
+        """Whether its partition has come as far as an earlier life may have answered from."""
+        owned = self.partitions.get(session.source) if session.source is not None else None
+        return owned is None or owned.state is PartitionState.LIVE
+
+    def _go_live_when_due(self, owned: Partition) -> None:
+        if owned.state is not PartitionState.REPLAYING or owned.settled < owned.serve_from:
+            return
         owned.state = PartitionState.LIVE
         for name in owned.sessions:
             if self._sessions[name].state is SessionState.REBUILDING:

@@ -17,7 +17,7 @@ from stream_engine.session import Source
 
 class PartitionState(Enum):
     REPLAYING = "REPLAYING"
-    """Windows are being refilled; sessions are not served."""
+    """Windows are being refilled, or not yet as far as an earlier life may have been; sessions are not served."""
     LIVE = "LIVE"
 
 
@@ -37,20 +37,31 @@ class OpenBatch:
 @dataclass(slots=True)
 class Partition:
     """``applied`` is the next offset to apply; ``taken`` the last offset of the newest batch taken;
-    ``live_from`` where the replay ends. ``sessions`` are those fed by this partition,
-    ``deleted`` those whose window has to go from the compacted topic."""
+    ``live_from`` where the replay ends, ``serve_from`` where service begins. ``sessions`` are those fed by this
+    partition, ``deleted`` those whose window has to go from the compacted topic."""
 
     source: Source
     generation: int
     applied: int
     taken: int
     live_from: int
+    serve_from: int
     state: PartitionState
     open: deque[OpenBatch] = field(default_factory=deque)
     sessions: set[str] = field(default_factory=set)
     deleted: list[str] = field(default_factory=list)
     records: int = 0
     gap_end: int | None = None
+
+    @property
+    def settled(self) -> int:
+        """The offset after the last one whose batch and all before it are settled, acknowledged or not."""
+        settled = self.applied
+        for batch in self.open:
+            if batch.unsettled:
+                break
+            settled = max(settled, batch.last + 1)
+        return settled
 
 
 class PartitionTable:
@@ -95,13 +106,15 @@ class PartitionTable:
             owned.live_from = message.live_from
             owned.open.clear()
             return owned
-        state = PartitionState.LIVE if message.live_from <= message.start else PartitionState.REPLAYING
+        serve_from = max(message.live_from, message.serve_from)
+        state = PartitionState.LIVE if serve_from <= message.start else PartitionState.REPLAYING
         fresh = Partition(
             source,
             message.generation,
             message.start,
             message.start - 1,
             max(message.live_from, message.start),
+            serve_from,
             state,
         )
         self._partitions[source] = fresh

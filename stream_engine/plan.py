@@ -163,7 +163,8 @@ class Planner:
             self._counters["gaps_total"] += change.gaps
             self._counters["bars_total"] += len(record.bars) - len(change.late)
         self._counters["swaps_total"] += session.swaps - swaps
-        commit.late_only = bool(commit.taken) and version == session.version and session.current
+        settled = session.current and session.serving
+        commit.late_only = bool(commit.taken) and version == session.version and settled
         if not commit.late_only:
             session.invalidate()
         if self._budget.shape.prefix < session.resident < before:

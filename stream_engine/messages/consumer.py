@@ -24,10 +24,12 @@ class ConsumerReport(msgspec.Struct, frozen=True, tag=True):
 
 
 class Assign(msgspec.Struct, frozen=True, tag=True):
-    """A partition now belongs to this consumer. Records from ``start`` up to (not including)
-    ``live_from`` are a replay: they refill windows without running the model and emit no events.
-    ``generation`` grows with each assignment and fences what is still in flight from earlier ones.
-    ``incomplete`` says that records which the windows need have aged out of the log."""
+    """A partition now belongs to this consumer. Records from ``start`` up to (not including) ``live_from`` are
+    a replay: they refill windows without running the model and emit no events. Sessions are served once
+    everything before ``serve_from`` is applied: the end of the log at the assignment, because an earlier life
+    of the engine may have answered from there. ``generation`` grows with each assignment and fences what is
+    still in flight from earlier ones. ``incomplete`` says that records which the windows need have aged out of
+    the log."""
 
     topic: str
     partition: int
@@ -35,6 +37,7 @@ class Assign(msgspec.Struct, frozen=True, tag=True):
     start: int
     live_from: int
     incomplete: bool = False
+    serve_from: int = 0
 
 
 class Revoke(msgspec.Struct, frozen=True, tag=True):
