@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="Folder with profile.json and questions.txt. Default: the embedded model's own.",
 )
-@click.option("--steps", type=click.IntRange(1), default=3000, show_default=True, help="Optimiser steps.")
+@click.option("--steps", type=click.IntRange(1), default=2600, show_default=True, help="Optimiser steps.")
 @click.option("--batch", type=click.IntRange(1), default=32, show_default=True, help="Series in a step.")
 @click.option("--width", type=click.IntRange(32), default=192, show_default=True, help="Hidden size.")
 @click.option("--layers", type=click.IntRange(1), default=4, show_default=True)
