@@ -1,9 +1,7 @@
 # Two images: `edge` (consumer, API, commands; no torch) and `engine` (the model as well).
 #   docker build --target edge -t stream-engine:edge .
 #   docker build --target engine -t stream-engine:engine --build-arg TORCH_BACKEND=cpu .
-ARG PYTHON=3.11
-
-FROM python:${PYTHON}-slim-bookworm AS base
+FROM python:3.11-slim-bookworm AS base
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN useradd --uid 10001 --create-home stream && install -d -o stream -g stream -m 0770 /board \
     && pip install --no-cache-dir "uv>=0.9"
@@ -21,9 +19,9 @@ ENTRYPOINT ["stream-engine"]
 CMD ["serve", "api"]
 
 FROM base AS engine
-# `cpu` is torch's small build; `auto` looks for a GPU's driver.
+# `cpu` is torch's small build, `cu130` and the like others; empty takes the package index's own.
 ARG TORCH_BACKEND=cpu
-RUN uv pip install --system --no-cache --torch-backend "${TORCH_BACKEND}" --extra engine \
+RUN uv pip install --system --no-cache ${TORCH_BACKEND:+--torch-backend "${TORCH_BACKEND}"} --extra engine \
     --constraint requirements.lock -r pyproject.toml
 COPY . .
 RUN uv pip install --system --no-cache --no-deps .
