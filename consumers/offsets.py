@@ -140,7 +140,7 @@ def plan_rebuild(
         )
     else:
         found = f"committed offset {committed.offset} lies behind the end {end}: the topic was cut or made anew"
-    if offset_reset == "fail":
+    if offset_reset == "fail" and (committed is not None or beginning < end):  # an empty log leaves no choice
         raise OffsetResetRequired(
             f"{found}; the partition holds {beginning}..{end}. kafka.offset_reset is 'fail': set it to 'earliest' "
             "or 'latest' for one start, or set the group's offset by hand (kafka-consumer-groups --reset-offsets)"

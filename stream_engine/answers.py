@@ -13,6 +13,8 @@ from stream_engine.session import Session, SessionState
 
 OTHER = "other"
 """Class of an answer that is no word of the question's class."""
+INCOMPLETE = "INCOMPLETE"
+"""State of an answer whose window may have a hole, because records had aged out of the log."""
 
 
 def event_time(time_us: int | None) -> str | None:
@@ -70,7 +72,7 @@ def build_answer(
         latency_us=latency_us,
         window_bars=session.builder.profile.window_bars,
         bars=session.window,
-        state=session.state.value,
+        state=INCOMPLETE if session.incomplete else session.state.value,
         entry_tokens=entry_tokens,
         reused_tokens=reused_tokens,
         model=session.builder.profile.name,

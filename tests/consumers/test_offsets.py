@@ -134,6 +134,12 @@ def test_fail_says_what_to_do(committed: CommitPoint | None) -> None:
         plan_rebuild(committed, 10, 120, 1000, "fail")
 
 
+@pytest.mark.parametrize("offset", [0, 7])
+def test_fail_has_nothing_to_ask_about_an_empty_log(offset: int) -> None:
+    plan = plan_rebuild(None, offset, offset, 1000, "fail")
+    assert (plan.start, plan.live_from, plan.incomplete) == (offset, offset, False)
+
+
 @given(st.integers(0, 200), st.integers(0, 200), st.integers(0, 100), st.integers(0, 100), st.integers(1, 50))
 def test_a_plan_lies_within_the_log_and_its_bound(
     offset: int, floor: int, beginning: int, size: int, limit: int

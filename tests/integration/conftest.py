@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,17 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.profile import EMBEDDED, PROFILE_FILE, QUESTIONS_FILE, TOKENIZER_FILE
+
+
+@pytest.fixture
+def quiet_clients() -> Iterator[None]:
+    """A refused connection is logged with its exception, which keeps kafka-python's socket as long as pytest keeps
+    the log: then its warning comes after the test that knows of it."""
+    logger = logging.getLogger("kafka")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    yield
+    logger.setLevel(before)
 
 
 @pytest.fixture(scope="session")

@@ -427,6 +427,7 @@ def test_a_replay_that_ends_in_transaction_markers_is_finished(make: Callable[..
 
 def test_no_committed_offset_and_fail_stops_with_what_to_do(make: Callable[..., Bench]) -> None:
     bench = make(offset_reset="fail")
+    bench.put(bar(0))
     engine = bench.engine("boot-1")
     bench.consume()
     engine.until(lambda: bench.failure is not None, "the consumer stops")

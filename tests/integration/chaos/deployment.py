@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import Any
 
 import httpx
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
 from prometheus_client.parser import text_string_to_metric_families
 
 from consumers.reasons import RawRecord
@@ -20,7 +21,7 @@ from consumers.topics import ensure_topics
 from stream_engine.commands.options import Options
 from stream_engine.demo.service import PrivateService
 
-PATIENCE_S = 180.0
+PATIENCE_S = 120.0
 HASH_MODEL = "tests.integration.chaos.hash_model"
 ROOT = Path(__file__).parents[3]
 SERVING = {"WARMING_UP", "LIVE", "FULL", "EVICTED"}
@@ -48,7 +49,15 @@ class Deployment:
     def __enter__(self) -> Deployment:
         self._stack.push(self._private)
         self._stack.callback(self._end_all)
+        servers, group = self.kafka.bootstrap_servers, self.kafka.group_id
+        # The group shares out partitions of both topics alike: with as many of trades a second member would get
+        # those only.
+        admin = KafkaAdminClient(bootstrap_servers=servers)
+        admin.create_topics({self.kafka.trades_topic: {"num_partitions": 1, "replication_factor": 1}})
+        admin.close()
         ensure_topics(self.kafka)
+        self._viewer = KafkaConsumer(bootstrap_servers=servers, group_id=group, enable_auto_commit=False)
+        self._stack.callback(self._viewer.close, timeout_ms=5_000)
         self.http = self._stack.enter_context(httpx.Client(base_url=self.url, timeout=30.0, trust_env=False))
         return self
 
@@ -72,6 +81,10 @@ class Deployment:
                     start_new_session=True,
                 )
 
+    def change(self, **settings: str) -> None:
+        """For processes that start from now on."""
+        self._private.environment |= {f"STREAM_ENGINE_{name.upper()}": value for name, value in settings.items()}
+
     def kill(self, *names: str) -> None:
         """SIGKILL: no process has a moment for anything."""
         for name in names:
@@ -85,19 +98,16 @@ class Deployment:
         return self._forget(name)
 
     def log(self, name: str) -> str:
-        return self._log_file(name).read_text("utf-8", "replace")
+        file = self._log_file(name)
+        return file.read_text("utf-8", "replace") if file.exists() else ""
 
     def logs(self) -> str:
         """Their ends."""
         return "\n".join(f"--- the end of {name}'s log ---\n{self.log(name)[-4000:]}" for name in self._processes)
 
-    def exit_status(self, name: str, timeout_s: float = PATIENCE_S) -> int:
-        """Of a process that is to end by itself."""
-        return self._processes[name].wait(timeout_s)
-
-    def forget(self, name: str) -> None:
-        """A process that has ended."""
-        self._forget(name)
+    def ended(self, name: str) -> int:
+        """Wait for a process that is to end by itself; the exit status."""
+        return self._forget(name)
 
     def _forget(self, name: str) -> int:
         process = self._processes.pop(name)
@@ -124,7 +134,7 @@ class Deployment:
             try:
                 if found := what():
                     return found
-            except httpx.HTTPError:
+            except (httpx.HTTPError, KafkaError):
                 pass
             ended = {name: p.returncode for name, p in self._processes.items() if p.poll() is not None}
             assert not ended, f"ended unasked, with status: {ended}\n{self.logs()}"
@@ -162,14 +172,21 @@ class Deployment:
             if name == "stream_engine_consumer_lag_records" and labels["topic"] == self.topic
         }
 
+    def committed(self) -> dict[int, int]:
+        """What the group has committed of each partition: nothing before it is still to be written anywhere."""
+        partitions = [TopicPartition(self.topic, number) for number in range(self.partitions)]
+        found = {tp.partition: self._viewer.committed(tp, timeout_ms=10_000) for tp in partitions}
+        return {partition: offset for partition, offset in found.items() if offset is not None}
+
     def sessions(self) -> dict[str, dict[str, Any]]:
         return {one["id"]: one for one in self.http.get("/v1/sessions").raise_for_status().json()["data"]}
 
     def caught_up(self, ends: dict[int, int]) -> bool:
-        """Everything is applied and served, and the consumers know it."""
+        """Everything is applied and served, the consumers know it, and what had to be written is written."""
         lag = self.lag()
         return (
             self.applied() == ends
+            and self.committed() == ends
             and set(lag) == set(ends)
             and not any(lag.values())
             and {one["state"] for one in self.sessions().values()} <= SERVING
