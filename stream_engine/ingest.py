@@ -121,6 +121,12 @@ class Ingest:
 
     def _queue(self, owned: Partition, waiting: OpenBatch, record: Record) -> None:
         live = record.offset >= owned.live_from
+        rejected = owned.rejected.get(record.offset) if live else None
+        if rejected is not None:
+            # Of an earlier assignment: whether its dead letter was written is not known.
+            waiting.rejected.append(rejected)
+            if rejected.reason == "second_source":
+                return
         if record.offset < owned.applied:
             self._count_duplicate(waiting, live)
             return
@@ -136,7 +142,7 @@ class Ingest:
             # Delivered again while the commit that holds it is in progress: not applied before that has run.
             waiting.unsettled += 1
             work.taken.append((record, waiting))
-        elif record.offset <= session.offset:
+        elif record.offset <= session.offset or rejected is not None:
             self._count_duplicate(waiting, live)
         elif not live:
             session.move_to(SessionState.REBUILDING)

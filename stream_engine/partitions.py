@@ -7,12 +7,15 @@ over batches whose every record is settled.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
 from stream_engine.messages import Ack, Assign, Batch, Refused, Rejected, Window
 from stream_engine.session import Source
+
+MAX_REMEMBERED = 10_000
+"""Rejections that a partition remembers. A consumer lets far fewer dead letters wait for their confirmation."""
 
 
 class PartitionState(Enum):
@@ -38,7 +41,8 @@ class OpenBatch:
 class Partition:
     """``applied`` is the next offset to apply; ``taken`` the last offset of the newest batch taken;
     ``live_from`` where the replay ends, ``serve_from`` where service begins. ``sessions`` are those fed by this
-    partition, ``deleted`` those whose window has to go from the compacted topic."""
+    partition, ``deleted`` those whose window has to go from the compacted topic. ``rejected`` are rejections by
+    offset: a consumer may die before their dead letters are written, and its successor needs them again."""
 
     source: Source
     generation: int
@@ -50,6 +54,7 @@ class Partition:
     open: deque[OpenBatch] = field(default_factory=deque)
     sessions: set[str] = field(default_factory=set)
     deleted: list[str] = field(default_factory=list)
+    rejected: dict[int, Rejected] = field(default_factory=dict)
     records: int = 0
     gap_end: int | None = None
 
@@ -62,6 +67,11 @@ class Partition:
                 break
             settled = max(settled, batch.last + 1)
         return settled
+
+    def remember(self, rejected: Iterable[Rejected]) -> None:
+        self.rejected.update((one.offset, one) for one in rejected)
+        while len(self.rejected) > MAX_REMEMBERED:
+            del self.rejected[next(iter(self.rejected))]
 
 
 class PartitionTable:
@@ -104,7 +114,11 @@ class PartitionTable:
             owned.generation = message.generation
             owned.taken = message.start - 1
             owned.live_from = message.live_from
+            for batch in owned.open:
+                owned.remember(batch.rejected)
             owned.open.clear()
+            for offset in [offset for offset in owned.rejected if offset < message.live_from]:
+                del owned.rejected[offset]
             return owned
         serve_from = max(message.live_from, message.serve_from)
         state = PartitionState.LIVE if serve_from <= message.start else PartitionState.REPLAYING
@@ -149,6 +163,8 @@ class PartitionTable:
             return None
         last, late = done[-1].last, sum(batch.late for batch in done)
         owned.applied = max(owned.applied, last + 1)
+        rejected = tuple(rejected for batch in done for rejected in batch.rejected)
+        owned.remember(rejected)
         windows = self._windows_of(owned)
         floors = [floor for session in owned.sessions if (floor := self._floor_of(session)) is not None]
         return Ack(
@@ -158,7 +174,7 @@ class PartitionTable:
             owned.generation,
             last,
             min([*floors, owned.applied]),
-            tuple(rejected for batch in done for rejected in batch.rejected),
+            rejected,
             windows,
             sum(batch.applied for batch in done) - late,
             sum(batch.duplicates for batch in done),

@@ -278,3 +278,41 @@ def test_nothing_is_kept_of_sessions_that_come_and_go(bench: Any, make_record: C
     assert engine.budget.resident == ()
     assert engine.standing.answers(None, None) == ()
     assert not engine.scheduler.busy
+
+
+def test_a_rejection_is_told_again_to_the_next_consumer(bench: Any, make_record: Callable[..., Record]) -> None:
+    """The one before may have died with the dead letter in its hands."""
+    late, foreign = make_record("A", 3, -9), make_record("B", 4)
+    bench.engine.ingest.assign(Assign("market.trades", 0, 1, 0, 0))
+    bench.engine.ingest.take(Batch("market.trades", 0, 1, -1, 0, 1, (make_record("B", 0),)))
+    records = [*(make_record("A", offset) for offset in range(3)), late, foreign, make_record("A", 5)]
+    take(bench, records)
+    ack = next(ack for ack in run(bench) if ack.topic == TOPIC)
+    told = [(3, "late"), (4, "second_source")]
+    assert sorted((one.offset, one.reason) for one in ack.rejected) == told
+    tokens = list(bench.engine.sessions["A"].tokens)
+
+    bench.engine.ingest.assign(Assign(TOPIC, 0, 2, 0, 2))
+    take(bench, records, generation=2)
+    (ack,) = run(bench)
+    assert sorted((one.offset, one.reason) for one in ack.rejected) == told
+    assert (ack.applied, ack.duplicates, ack.late) == (0, 3, 0)  # and the foreign one, which is dead-lettered
+    assert bench.engine.sessions["A"].tokens == tokens
+
+    bench.engine.ingest.assign(Assign(TOPIC, 0, 3, 0, 4))  # the first one's letter was written
+    take(bench, records, generation=3)
+    (ack,) = run(bench)
+    assert sorted((one.offset, one.reason) for one in ack.rejected) == told[1:]
+
+
+def test_a_rejection_in_a_batch_that_was_never_acknowledged_is_told_again(
+    bench: Any, make_record: Callable[..., Record]
+) -> None:
+    records = [*(make_record("A", offset) for offset in range(3)), make_record("A", 3, -9), make_record("A", 4)]
+    take(bench, records)
+    bench.engine.run_until_idle()  # and the consumer is gone before the acknowledgement
+    bench.engine.ingest.assign(Assign(TOPIC, 0, 2, 0, 0))
+    take(bench, records, generation=2)
+    (ack,) = run(bench)
+    assert sorted((one.offset, one.reason) for one in ack.rejected) == [(3, "late")]
+    assert (ack.applied, ack.duplicates, ack.late) == (0, 5, 0)
