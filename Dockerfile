@@ -10,9 +10,9 @@ WORKDIR /app
 COPY pyproject.toml requirements.lock ./
 
 FROM base AS edge
-RUN uv pip install --system --no-cache --constraint requirements.lock --extra demo -r pyproject.toml
+RUN uv pip install --system --no-cache --compile-bytecode --constraint requirements.lock --extra demo -r pyproject.toml
 COPY . .
-RUN uv pip install --system --no-cache --no-deps .
+RUN uv pip install --system --no-cache --compile-bytecode --no-deps .
 USER stream
 EXPOSE 8080
 ENTRYPOINT ["stream-engine"]
@@ -21,10 +21,10 @@ CMD ["serve", "api"]
 FROM base AS engine
 # `cpu` is torch's small build, `cu130` and the like others; empty takes the package index's own.
 ARG TORCH_BACKEND=cpu
-RUN uv pip install --system --no-cache ${TORCH_BACKEND:+--torch-backend "${TORCH_BACKEND}"} --extra engine \
+RUN uv pip install --system --no-cache --compile-bytecode ${TORCH_BACKEND:+--torch-backend "${TORCH_BACKEND}"} --extra engine \
     --constraint requirements.lock -r pyproject.toml
 COPY . .
-RUN uv pip install --system --no-cache --no-deps .
+RUN uv pip install --system --no-cache --compile-bytecode --no-deps .
 USER stream
 EXPOSE 7601 7602
 ENTRYPOINT ["stream-engine"]

@@ -47,19 +47,15 @@ POLL_MS = 50
 """Longest wait of one poll: also how late an acknowledgement may be noticed on an idle topic."""
 PAUSED_POLL_MS = 10
 """The same while the credits that end the pause are awaited from the engine."""
-COMMIT_EVERY_S = 0.5
-COMMIT_RETRY_S = 2.0
-COMMIT_LOST_AFTER_S = 30.0
-REPORT_EVERY_S = 1.0
-LOG_EVERY_S = 30.0
+COMMIT_EVERY_S, COMMIT_RETRY_S, COMMIT_LOST_AFTER_S = 0.5, 2.0, 30.0
+REPORT_EVERY_S, LOG_EVERY_S = 1.0, 30.0
 LOOKUP_RETRY_S = 1.0
 MAX_BATCHES_IN_FLIGHT = 256
 """Well under the socket's own bound, where a send would block."""
 MAX_PENDING_WRITES = 1_000
 MAX_LOADS = 4
 """Partitions whose windows are read at the same time."""
-STOP_WAIT_S = 2.0
-CLOSE_WAIT_S = 5.0
+STOP_WAIT_S, CLOSE_WAIT_S = 2.0, 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +118,7 @@ class Consumer:
         if self._watch.presence is Presence.WELCOMED:
             for stream in self._streams.values():
                 waiting = stream.state is StreamState.WAITING and now >= stream.retry_at
-                if waiting and self._registered(stream):
+                if waiting and self._registered(stream) and self._turn_of(stream):
                     self._begin(stream, now)
         budget = self._budget()
         streaming = {p for p, s in self._streams.items() if s.state is StreamState.STREAMING}
@@ -238,6 +234,12 @@ class Consumer:
         if message is not None:
             self._link.send(message)
         log.info("%s revoked", stream.partition)
+
+    def _turn_of(self, stream: PartitionStream) -> bool:
+        """Bars begin before trades, so that a symbol of theirs is known before a trade of it is seen."""
+        bars = self._config.kafka.bars_topic
+        waiting = {p.topic for p, other in self._streams.items() if other.state is StreamState.WAITING}
+        return stream.partition.topic == bars or bars not in waiting
 
     def _begin(self, stream: PartitionStream, now: float) -> None:
         """Decide where to start, have the windows read, then seek there and tell the engine."""

@@ -74,7 +74,7 @@ class KafkaSettings:
     poll_records: int = 500
     max_rebuild_records: int = 100_000
     """A rebuild replays at most this many records of a partition."""
-    session_timeout_ms: int = 45_000
+    session_timeout_ms: int = 10_000
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
     sasl_username: str | None = None

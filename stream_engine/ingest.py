@@ -131,6 +131,10 @@ class Ingest:
             self._count_duplicate(waiting, live)
             return
         session = self._sessions.get(record.key)
+        if session is None and not live:
+            # What was applied before left a window. This key was deleted since, or belonged to another source.
+            self._count_duplicate(waiting, live)
+            return
         if session is None:
             session = self._open(record.key, owned)
         elif session.source != owned.source:

@@ -92,6 +92,12 @@ class PartitionTable:
     def all(self) -> tuple[Partition, ...]:
         return tuple(self._partitions.values())
 
+    @property
+    def filling(self) -> bool:
+        """Sessions may still come out of the log: nothing is assigned yet, or a replay goes on."""
+        owned = self._partitions.values()
+        return not owned or any(one.state is PartitionState.REPLAYING for one in owned)
+
     def get(self, source: Source) -> Partition | None:
         return self._partitions.get(source)
 

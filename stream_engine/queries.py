@@ -124,6 +124,9 @@ class QueryDesk:
         if self._router.route(query.question).question_class is None:
             return unsupported(self._router)
         session = self._sessions.get(query.session)
+        if session is None and self._partitions.filling:
+            message = f"session {query.session!r} is not here: windows are being filled from the log; ask again"
+            return ErrorReply(503, "session_rebuilding", message, retry_after_s=RETRY_AFTER_S)
         if session is None:
             return not_found(query.session)
         if session.state in (SessionState.REBUILDING, SessionState.EMPTY):

@@ -167,7 +167,8 @@ class Session:
         self.timestamp_ms = max(self.timestamp_ms, record.timestamp_ms)
         if self.floor is None:
             self.floor = record.offset
-        self.window_due |= change.rebuilt and had_window
+        # The first window claims the key for its source: only what has one comes back in a replay.
+        self.window_due |= not self.has_window or (change.rebuilt and had_window)
         self.swaps += change.rebuilt and had_window
         return change
 

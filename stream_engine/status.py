@@ -37,6 +37,8 @@ def status(
     live, and the last self-test passed; not "a forward ran recently", which fails overnight."""
     oldest = engine.scheduler.oldest_s()
     partitions = engine.ingest.partitions.all()
+    lag = {partition: behind for report in reports.values() for partition, behind in report.lag.items()}
+    unread = [name for one in partitions if (name := f"{one.source.topic}/{one.source.partition}") not in lag]
     replaying = sum(owned.state is PartitionState.REPLAYING for owned in partitions)
     reasons = [
         reason
@@ -44,6 +46,7 @@ def status(
             (oldest > engine.settings.stuck_after_s, f"the oldest work item has waited for {oldest:.1f} s"),
             (consumers == 0, "no consumer is heard of: start one with `stream-engine serve consumer`"),
             (consumers > 0 and not partitions, "no partition is assigned yet"),
+            (bool(reports and unread), f"no consumer reads {', '.join(unread[:3])} at the moment"),
             (replaying > 0, f"{replaying} of {len(partitions)} partitions are being refilled from the log"),
             (engine.self_test_error is not None, f"the self-test failed: {engine.self_test_error}"),
         )
@@ -87,7 +90,7 @@ def status(
             )
             for owned in partitions
         ),
-        {partition: lag for report in reports.values() for partition, lag in report.lag.items()},
+        lag,
         counters,
         _gauges(engine),
         {partition: RecordCounts(**total) for partition, total in records.items()},

@@ -11,7 +11,7 @@ import click
 from stream_engine.commands.options import Options
 
 BROKER_TIMEOUT_S = 3.0
-MODEL_TIMEOUT_S = 8.0
+MODEL_TIMEOUT_S = 30.0
 _MARKS = {"ok": ("ok     ", "green"), "warning": ("warning", "yellow"), "problem": ("PROBLEM", "red")}
 
 

@@ -14,12 +14,13 @@ from stream_engine.budget import BudgetShape
 from stream_engine.config import EngineSettings
 from stream_engine.engine import Engine
 from stream_engine.gate import ClassGate, FastAnswer, Gate
-from stream_engine.messages import Ack, Answer, Assign, Bar, Batch, ErrorReply, Event, Query, Record
+from stream_engine.messages import Ack, Answer, Assign, Bar, Batch, ErrorReply, Event, Query, Record, Restore
 from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.runner import Logits, SegmentResult
 from stream_engine.model.step import Segment, lay_out
 from stream_engine.publish import Publication
+from stream_engine.session import Session, Source
 
 TOPIC = "market.bars"
 
@@ -94,6 +95,15 @@ class Bench:
             self.engine.run_until_idle()
             self.engine.check_integrity()
         return self.engine.ingest.settle()
+
+    def claim(self, *records: Record, generation: int = 1) -> None:
+        """Restore the sessions of partition 0 that left a window when they had one record."""
+        windows = []
+        for record in records:
+            session = Session(record.key, self.builder, Source(TOPIC, 0))
+            session.apply(record)
+            windows.append(session.window_message())
+        self.engine.ingest.restore(Restore(TOPIC, 0, generation, tuple(windows)))
 
     def expected(self, session: str, question: str | None = None) -> Logits:
         """The model's own answer on the token log, from scratch."""

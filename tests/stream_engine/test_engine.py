@@ -213,6 +213,7 @@ def test_replay_runs_no_model_and_emits_nothing_until_live(
 ) -> None:
     bench = make_bench()
     bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 40))
+    bench.claim(make_record("AAPL", 0))
     bench.feed([make_record("AAPL", offset) for offset in range(20)], -1)
     assert bench.runner.steps == []
     reply = bench.ask("AAPL", TREND)
@@ -226,6 +227,19 @@ def test_replay_runs_no_model_and_emits_nothing_until_live(
     assert session.tokens == fed(bars=40).engine.sessions["AAPL"].tokens
     assert session.version == 40
     assert session.ready[""].gap == bench.expected("AAPL").gap
+
+
+def test_a_replay_brings_back_only_what_left_a_window(
+    make_bench: Callable[..., Any], make_record: Callable[..., Record]
+) -> None:
+    """Else a key could come back as another source's, or after its deletion."""
+    bench = make_bench()
+    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 20))
+    bench.claim(make_record("MINE", 0))
+    bench.feed([make_record("MINE" if offset % 2 == 0 else "REFUSED", offset) for offset in range(20)], -1)
+    assert set(bench.engine.sessions) == {"MINE"}
+    (ack,) = bench.feed([make_record("REFUSED", 20)], 19)  # a live record is another matter
+    assert [window.session for window in ack.windows] == ["REFUSED"]
 
 
 def test_batches_are_fenced_and_in_order(fed: Callable[..., Any], make_record: Callable[..., Record]) -> None:

@@ -87,6 +87,7 @@ def test_a_session_that_waits_to_go_live_survives_a_reassignment(
     bench = make_bench()
     engine = bench.engine
     engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 40))
+    bench.claim(make_record("A", 0))
     take(bench, [make_record("A", offset) for offset in range(40)])
     assert [ack.last for ack in engine.ingest.settle()] == [39]
     assert engine.sessions["A"].state is SessionState.REBUILDING
@@ -104,9 +105,11 @@ def test_a_reassignment_in_the_middle_of_a_replay(
     engine = bench.engine
     records = [make_record("A", offset) for offset in range(60)]
     engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 60))
+    bench.claim(records[0])
     take(bench, records[:25])
     engine.ingest.settle()
     assert engine.ingest.assign(Assign(TOPIC, 0, 2, 10, 60))
+    bench.claim(records[10], generation=2)
     take(bench, records[10:], generation=2)
     run(bench)
     session = engine.sessions["A"]

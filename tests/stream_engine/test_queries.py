@@ -116,7 +116,7 @@ def test_a_partition_revoked_while_its_queries_wait(bench: Any, clock: Clock) ->
     bench.engine.ingest.revoke(Revoke(TOPIC, 0, 1))
     clock.now += 2
     bench.engine.run_until_idle()
-    assert [reply.status for reply in bench.replies] == [404, 404]
+    assert [reply.status for reply in bench.replies] == [404, 503]
     assert bench.engine.queries.waiting == 0
 
 

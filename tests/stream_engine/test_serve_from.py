@@ -33,10 +33,11 @@ def state_of(bench: Any, session: str = "A") -> SessionState:
 
 
 def test_a_session_is_served_from_the_end_that_the_log_had(
-    make_bench: Callable[..., Any], feed: Callable[..., None]
+    make_bench: Callable[..., Any], make_record: Callable[..., Record], feed: Callable[..., None]
 ) -> None:
     bench = make_bench()
     bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 40, serve_from=60))
+    bench.claim(make_record("A", 0))
     feed(bench, 0, 40)
     assert state_of(bench) is SessionState.REBUILDING
     assert bench.events == []  # a replay

@@ -79,6 +79,7 @@ def test_the_resident_length_is_cut_to_what_still_holds(
 def test_swaps_count_full_windows_only(session: Session, make_record: Callable[..., Record]) -> None:
     for offset in range(31):
         session.apply(make_record("AAPL", offset))
+    session.window_message()  # the first record asks for one: it claims the key
     session.apply(make_record("AAPL", 31))  # the window is complete: fitted once more, no swap
     assert (session.swaps, session.window_due) == (0, False)
     for offset in range(32, 65):
