@@ -24,12 +24,12 @@ SEED = int(os.environ.get("STREAM_ENGINE_CHAOS_SEED") or random.randrange(10**6)
 BROKER = "broker"
 # Twenty rounds' worth; a broker takes longest to come back.
 VICTIMS = [
-    *6 * ["engine"],
+    *8 * ["engine"],
     *5 * ["consumer"],
     *3 * ["api"],
-    *2 * [BROKER],
+    *1 * [BROKER],
     *2 * ["engine consumer"],
-    *2 * ["engine consumer api"],
+    *1 * ["engine consumer api"],
 ]
 
 
