@@ -79,9 +79,7 @@ def test_late_records_alone_keep_no_session_waiting(
     assert state_of(bench) is SessionState.LIVE
 
 
-def test_sessions_beyond_the_cells_wait_as_well(
-    make_bench: Callable[..., Any], feed: Callable[..., None]
-) -> None:
+def test_sessions_beyond_the_cells_wait_as_well(make_bench: Callable[..., Any], feed: Callable[..., None]) -> None:
     bench = make_bench(sessions=1)
     bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0, serve_from=90))
     feed(bench, 0, 80, "AB")
