@@ -187,6 +187,7 @@ class Consumer:
             letters = stream.acknowledge(message)
             self.metrics.acked += before - stream.records_in_flight
             self._write(letters, stream.generation)
+            self._windows.acknowledged(stream.partition, message.last)
             for window in message.windows:
                 self._windows.write(stream.partition, window, stream.generation, message.last)
 

@@ -70,6 +70,11 @@ class DeadLetterWriter:
         """Dead letters not confirmed yet."""
         return len(self._waiting) + len(self._sent)
 
+    def first_pending(self, topic: str, partition: int) -> int | None:
+        """The first record of a partition whose dead letter is not confirmed yet."""
+        raws = [one.letter.raw for one in (*self._waiting, *(outgoing for _, outgoing in self._sent))]
+        return min((raw.offset for raw in raws if (raw.topic, raw.partition) == (topic, partition)), default=None)
+
     def send(self, letter: DeadLetter, generation: int) -> None:
         self._waiting.append(_Outgoing(letter, generation))
 

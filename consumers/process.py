@@ -21,7 +21,8 @@ def run_consumer(config: Config, stop: threading.Event) -> None:
     that trying again cannot help."""
     ensure_topics(config.kafka)
     source = KafkaSource(config.kafka, config.kafka.source_topics)
-    writers = DeadLetterWriter(config.kafka), WindowWriter(config.kafka)
+    letters = DeadLetterWriter(config.kafka)
+    writers = letters, WindowWriter(config.kafka, letters=letters)
     link = EngineLink(config.transport)
     if not config.kafka.standing_topic:
         Consumer(config, source, *writers, link).run(stop)

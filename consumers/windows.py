@@ -20,7 +20,7 @@ from kafka.errors import KafkaError
 
 from consumers.bars import OpenBar
 from consumers.client import client_options
-from consumers.dead_letter import Confirmation
+from consumers.dead_letter import Confirmation, DeadLetterWriter
 from consumers.source import Partition, SourceUnavailable
 from stream_engine.config import KafkaSettings
 from stream_engine.messages import Window
@@ -45,8 +45,11 @@ class WindowsTopicTooSmall(RuntimeError):
 
 @dataclass(slots=True)
 class _Write:
-    """A window on its way. ``tickets`` are what its confirmation settles."""
+    """A window on its way, which tells of records of ``source`` up to ``as_of``. ``tickets`` are what its
+    confirmation settles."""
 
+    source: Partition
+    as_of: int
     slot: tuple[int, bytes]
     value: bytes | None
     number: int
@@ -58,10 +61,15 @@ class _Write:
 @dataclass(slots=True)
 class WindowWriter:
     """Writes windows without waiting, and retries until each, or a newer one of its session, is confirmed. One
-    thread. An older window never follows a newer one: compaction would keep it."""
+    thread. An older window never follows a newer one: compaction would keep it.
+
+    After a restart, what a window tells of is taken for applied, and none of it is rejected again: so a window
+    waits until the engine has ``acknowledged`` all of that, and ``letters`` has its dead letters written."""
 
     settings: KafkaSettings
     producer: Any = None
+    letters: DeadLetterWriter | None = None
+    _acknowledged: dict[Partition, int] = field(default_factory=dict)
     _waiting: dict[tuple[int, bytes], _Write] = field(default_factory=dict)
     _sent: list[_Write] = field(default_factory=list)
     _newest: dict[tuple[int, bytes], int] = field(default_factory=dict)
@@ -90,23 +98,29 @@ class WindowWriter:
     def write(self, source: Partition, window: Window, generation: int, offset: int) -> None:
         """Write the window, or the deletion; its confirmation names the generation and the offset."""
         value = _encode(window) if window.bars else None
-        self._put(source, _key(source.topic, window.session), value, generation, offset)
+        self._put(source, _key(source.topic, window.session), value, generation, offset, window.offset)
 
     def save(self, source: Partition, session: str, bar: OpenBar, generation: int, offset: int) -> None:
         """Write an open bar as it is now."""
-        self._put(source, _open_key(source.topic, session), _encode(bar), generation, offset)
+        self._put(source, _open_key(source.topic, session), _encode(bar), generation, offset, bar.last)
 
     def delete(self, source: Partition, key: bytes, generation: int, offset: int) -> None:
         """Delete what lies under a key."""
-        self._put(source, key, None, generation, offset)
+        self._put(source, key, None, generation, offset, -1)
 
-    def _put(self, source: Partition, key: bytes, value: bytes | None, generation: int, offset: int) -> None:
+    def _put(
+        self, source: Partition, key: bytes, value: bytes | None, generation: int, offset: int, as_of: int
+    ) -> None:
         slot = (source.partition, key)
         self._numbers += 1
         self._newest[slot] = self._numbers
         replaced = self._waiting.pop(slot, None)
         tickets = [Confirmation(*source, generation, offset), *(replaced.tickets if replaced else ())]
-        self._waiting[slot] = _Write(slot, value, self._numbers, tickets)
+        self._waiting[slot] = _Write(source, as_of, slot, value, self._numbers, tickets)
+
+    def acknowledged(self, source: Partition, last: int) -> None:
+        """The engine has said what became of the records up to ``last``."""
+        self._acknowledged[source] = last
 
     def forget(self, source: Partition) -> None:
         """The partition has another owner: what was not sent yet must not follow its windows."""
@@ -135,7 +149,8 @@ class WindowWriter:
 
     def _push(self) -> None:
         now = time.monotonic()
-        for write in [write for write in self._waiting.values() if write.not_before <= now]:
+        due = [write for write in self._waiting.values() if write.not_before <= now]
+        for write in [write for write in due if self._may_tell(write)]:
             partition, key = write.slot
             del self._waiting[write.slot]
             try:
@@ -146,6 +161,11 @@ class WindowWriter:
                 self._retry(write, error)
                 return  # the broker is away: each further try would block as long again
             self._sent.append(write)
+
+    def _may_tell(self, write: _Write) -> bool:
+        pending = self.letters.first_pending(*write.source) if self.letters is not None else None
+        acknowledged = self._acknowledged.get(write.source, -1)
+        return write.as_of <= acknowledged and (pending is None or pending > write.as_of)
 
     def _retry(self, write: _Write, error: BaseException) -> None:
         log.warning("window not written, trying again: %s: %s", type(error).__name__, error)

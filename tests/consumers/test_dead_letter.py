@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -121,3 +122,14 @@ def test_a_broker_away_keeps_the_letters(writer: DeadLetterWriter, producer: Pla
     for _, future in producer.sent:
         future.success(None)
     assert len(writer.confirmed()) == 3
+
+
+def test_the_first_record_whose_letter_is_not_written(writer: DeadLetterWriter, producer: PlayedProducer) -> None:
+    raw = letter().raw
+    assert writer.first_pending(raw.topic, raw.partition) is None
+    for offset in (9, 7):
+        writer.send(replace(letter(), raw=replace(raw, offset=offset)), 1)
+    assert writer.first_pending(raw.topic, raw.partition) == 7
+    assert writer.first_pending(raw.topic, raw.partition + 1) is None
+    writer.confirmed()
+    assert writer.first_pending(raw.topic, raw.partition) == 7  # sent, and not confirmed

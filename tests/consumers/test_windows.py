@@ -58,7 +58,10 @@ def producer() -> Producer:
 @pytest.fixture
 def writer(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> WindowWriter:
     monkeypatch.setattr(module, "RETRY_AFTER_S", 0.0)
-    return WindowWriter(KafkaSettings(), producer)
+    made = WindowWriter(KafkaSettings(), producer)
+    for source in (SOURCE, Partition("market.bars", 0), Partition("market.trades", 1)):
+        made.acknowledged(source, 100)
+    return made
 
 
 def test_a_window_is_confirmed_once_the_broker_has_it(writer: WindowWriter, producer: Producer) -> None:
@@ -124,6 +127,32 @@ def test_a_partition_that_left_keeps_no_window_waiting(writer: WindowWriter, pro
     writer.forget(SOURCE)
     writer.confirmed()
     assert [key for key, _, _ in producer.sent] == [b"market.bars|B", b"market.trades|C"]
+
+
+def test_a_window_waits_until_what_it_tells_of_is_settled(writer: WindowWriter, producer: Producer) -> None:
+    pending: int | None = 9
+
+    class Letters:
+        def first_pending(self, topic: str, partition: int) -> int | None:
+            return pending if (topic, partition) == SOURCE else None
+
+    writer.letters = Letters()  # type: ignore[assignment]
+    writer.acknowledged(SOURCE, 8)
+    for session, offset in (("A", 9), ("B", 8), ("C", 10)):
+        writer.write(SOURCE, window(session, offset), 7, 8)
+    written = [b"market.bars|B"]
+    assert writer.confirmed() == []
+    assert [key for key, _, _ in producer.sent] == written
+    assert writer.pending == 3
+    writer.acknowledged(SOURCE, 9)  # the dead letter of 9 is still on its way
+    writer.confirmed()
+    assert [key for key, _, _ in producer.sent] == written
+    pending = None
+    writer.confirmed()
+    assert [key for key, _, _ in producer.sent] == [*written, b"market.bars|A"]
+    writer.acknowledged(SOURCE, 10)
+    writer.confirmed()
+    assert [key for key, _, _ in producer.sent] == [*written, b"market.bars|A", b"market.bars|C"]
 
 
 def test_windows_travel_in_messages_of_a_bounded_size() -> None:

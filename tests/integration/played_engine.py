@@ -130,7 +130,8 @@ class Bench:
     def consume(self) -> Consumer:
         source = KafkaSource(self.settings, [self.topic])
         link = EngineLink(self.config.transport)
-        writers = DeadLetterWriter(self.settings), WindowWriter(self.settings)
+        letters = DeadLetterWriter(self.settings)
+        writers = letters, WindowWriter(self.settings, letters=letters)
         consumer = Consumer(self.config, source, *writers, link)
         stop = threading.Event()
 
