@@ -83,6 +83,9 @@ class Ingest:
             session = self._open(window.session, owned)
             session.move_to(SessionState.REBUILDING)
             session.restore(window)
+            if owned.gap_end is not None:
+                # What aged out had versions too, and no version goes back.
+                session.version = max(session.version, owned.gap_end)
             if owned.state is PartitionState.LIVE:
                 self._scheduler.add_commit(session.id)
 

@@ -154,3 +154,19 @@ def test_every_live_record_is_counted_once(
     ingest.assign(Assign(TOPIC, 0, 2, 15, 18))
     ack = acknowledged(2, 14, [*records[15:], make_record("A", 22, 21)])
     assert (ack.applied, ack.duplicates, ack.late) == (1, 2, 0)
+
+
+def test_a_window_from_before_a_gap_brings_no_version_back(
+    make_bench: Callable[..., Any], make_record: Callable[..., Record]
+) -> None:
+    log = Log([make_record("A", offset) for offset in range(4)])
+    bench = make_bench()
+    log.start(bench, 1)
+    log.feed(bench, 1, 0, 1)
+    window = log.windows["A"]  # of offset 0; the records behind it age out
+    again = make_bench()
+    again.engine.ingest.assign(Assign(TOPIC, 0, 2, 4, 4, incomplete=True))
+    again.engine.ingest.restore(Restore(TOPIC, 0, 2, (window,)))
+    again.engine.run_until_idle()
+    assert again.engine.sessions["A"].version == 4
+    assert again.engine.sessions["A"].incomplete

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from tests.integration.chaos.deployment import Deployment, TopicReader, raw
 from tests.integration.chaos.reference import LetterId, Reference, SessionFacts
 from tests.integration.chaos.witness import Witness
+
+REPORTED_WITHIN_S = 30.0
 
 
 class Audit:
@@ -62,14 +65,27 @@ class Audit:
         assert found.keys() == expected.keys()
 
     def _check_conservation(self) -> None:
-        """Of the present consumers, per partition: consumed = applied + dead-lettered + duplicates + late."""
-        found: dict[str, Counter[str]] = {}
-        for name, labels, value in self._deployment.metrics():
-            kind = name.removeprefix("stream_engine_consumer_records_").removesuffix("_total")
-            if kind in ("consumed", "settled") and labels["topic"] == self._deployment.topic:
-                found.setdefault(kind, Counter())[labels["partition"]] += int(value)
+        """Of the present consumers, per partition: consumed = applied + dead-lettered + duplicates + late.
+
+        Consumers report once a second: the figures are waited for, and have to come out even."""
+        deadline = time.monotonic() + REPORTED_WITHIN_S
+        found = self._record_counts()
+        while time.monotonic() < deadline and (
+            found["consumed"] != found["settled"] or len(+found["consumed"]) < self._deployment.partitions
+        ):
+            time.sleep(0.2)
+            found = self._record_counts()
         assert found["consumed"] == found["settled"], found
         assert len(+found["consumed"]) == self._deployment.partitions
+
+    def _record_counts(self) -> dict[str, Counter[str]]:
+        """Records by partition: consumed, and settled in any way."""
+        found: dict[str, Counter[str]] = {"consumed": Counter(), "settled": Counter()}
+        for name, labels, value in self._deployment.metrics():
+            kind = name.removeprefix("stream_engine_consumer_records_").removesuffix("_total")
+            if kind in found and labels["topic"] == self._deployment.topic:
+                found[kind][labels["partition"]] += int(value)
+        return found
 
     def _check_letters(self) -> None:
         for record in self._letters.read():
