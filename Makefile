@@ -38,7 +38,8 @@ test: setup
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 chaos: setup
-	STREAM_ENGINE_CHAOS_ROUNDS=$${STREAM_ENGINE_CHAOS_ROUNDS:-200} $(BIN)/pytest -s tests/integration/test_chaos.py
+	STREAM_ENGINE_CHAOS_ROUNDS=$${STREAM_ENGINE_CHAOS_ROUNDS:-200} \
+	STREAM_ENGINE_CHAOS_SEED=$${STREAM_ENGINE_CHAOS_SEED:-random} $(BIN)/pytest -s tests/integration/test_chaos.py
 
 demo: setup
 	$(BIN)/stream-engine demo
