@@ -1,7 +1,8 @@
 """Processes killed at random moments of a replay: nothing lost, nothing twice, nothing back, every restart dull.
 
 ``make chaos`` runs 200 rounds and prints the report; STREAM_ENGINE_CHAOS_ROUNDS and STREAM_ENGINE_CHAOS_SEED
-choose others (the seed may be "random"). The seed decides what is published and who is killed; when that hits is up to the machine.
+choose others (the seed may be "random"). The seed decides what is published and who is killed; when that hits is
+up to the machine.
 """
 
 from __future__ import annotations
