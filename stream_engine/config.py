@@ -57,7 +57,7 @@ class KafkaSettings:
     open_bar: bool = False
     """Show the bar that trades are still coming for; else a bar is seen once a later trade closes it."""
     windows_topic: str = "stream-engine.windows"
-    """Compacted: windows of sessions that have been quiet for long. As many partitions as the bars topic."""
+    """Compacted: the window of each session. As many partitions as the bars topic."""
     standing_topic: str = "stream-engine.standing-queries"
     """Compacted, one partition. Empty: the engine alone keeps the standing queries, and a restart forgets them."""
     answers_topic: str = "stream-engine.answers"
