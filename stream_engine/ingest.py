@@ -84,8 +84,9 @@ class Ingest:
             session.move_to(SessionState.REBUILDING)
             session.restore(window)
             if owned.gap_end is not None:
-                # What aged out had versions too, and no version goes back.
-                session.version = max(session.version, owned.gap_end)
+                # What aged out had versions too, and none goes back: the session stands at the end of the gap.
+                session.offset = max(session.offset, owned.gap_end - 1)
+                session.version = session.offset + 1
             if owned.state is PartitionState.LIVE:
                 self._scheduler.add_commit(session.id)
 
