@@ -99,7 +99,7 @@ class Region:
         kept = self.boundary(first_changed)
         if first_changed < len(self.bars):
             assert self.frame is not None
-            self._rows[first_changed:] = self._render(self.frame, self.bars[first_changed:])
+            self._rows[first_changed:] = self._render(self.frame, self.bars, first_changed)
         return RegionChange(kept, False, tuple(late), gaps)
 
     def units(self) -> WindowUnits | None:
@@ -107,16 +107,12 @@ class Region:
         if self.frame is None:
             return None
         frame = self.frame
-        return WindowUnits(
-            frame.bar_seconds, frame.reference, frame.unit, frame.volume_unit, self._frame_bars
-        )
+        return WindowUnits(frame.bar_seconds, frame.reference, frame.unit, frame.volume_unit, self._frame_bars)
 
     def restore(self, bars: Iterable[StoredBar], units: WindowUnits) -> None:
         """Become the region that had these bars and units."""
         self.bars = list(bars)[-self._capacity :]
-        self.frame = RegionFrame(
-            self._symbol, units.bar_seconds, units.reference, units.unit, units.volume_unit
-        )
+        self.frame = RegionFrame(self._symbol, units.bar_seconds, units.reference, units.unit, units.volume_unit)
         self._frame_bars = units.fitted_bars
         self._anchor = self._builder.anchor(self.frame)
         self._rows = self._render(self.frame, self.bars)
@@ -185,8 +181,10 @@ class Region:
     def _fit(self, bars: Sequence[StoredBar]) -> RegionFrame:
         return RegionFrame.fit(self._symbol, _columns(bars[: self._window]))
 
-    def _render(self, frame: RegionFrame, bars: Sequence[StoredBar]) -> list[tuple[int, ...]]:
-        return [tuple(row) for row in self._builder.bars(frame, _columns(bars)).tolist()]
+    def _render(self, frame: RegionFrame, bars: Sequence[StoredBar], start: int = 0) -> list[tuple[int, ...]]:
+        """Rows of a region's bars from index ``start`` on."""
+        before = bars[start - 1].bar.close if start else None
+        return [tuple(row) for row in self._builder.bars(frame, _columns(bars[start:]), before).tolist()]
 
 
 def _columns(bars: Sequence[StoredBar]) -> BarArrays:

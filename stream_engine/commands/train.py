@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="Folder with profile.json and questions.txt. Default: the embedded model's own.",
 )
-@click.option("--steps", type=click.IntRange(1), default=2600, show_default=True, help="Optimiser steps.")
+@click.option("--steps", type=click.IntRange(1), default=5200, show_default=True, help="Optimiser steps.")
 @click.option("--batch", type=click.IntRange(1), default=32, show_default=True, help="Series in a step.")
 @click.option("--width", type=click.IntRange(32), default=192, show_default=True, help="Hidden size.")
-@click.option("--layers", type=click.IntRange(1), default=4, show_default=True)
-@click.option("--peak-rate", type=float, default=1.2e-3, show_default=True, help="Highest learning rate.")
+@click.option("--layers", type=click.IntRange(1), default=5, show_default=True)
+@click.option("--peak-rate", type=float, default=1.8e-3, show_default=True, help="Highest learning rate.")
 @click.option("--seed", type=int, default=7, show_default=True, help="With shards, decides the weights.")
 @click.option("--shards", type=click.IntRange(1), default=2, show_default=True, help="CPU cores to use.")
 @click.option("--amp/--no-amp", default=True, show_default=True, help="Products in bfloat16.")

@@ -9,16 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from stream_engine.model.frame import MAX_LEVEL, BarArrays, RegionFrame
+from stream_engine.model.frame import MAX_LEVEL, MAX_MOVE, BarArrays, RegionFrame
 from stream_engine.model.profile import Profile
 from stream_engine.model.tokenizer import (
     ASSISTANT,
     END,
+    FIRST_MOVE,
     LEVEL_TOKENS,
-    SHAPE_TOKENS,
+    MOVE_TOKENS,
     SYSTEM,
     TOOL,
     USER,
+    VOLUME_TOKENS,
     answer_token,
     load_tokenizer,
 )
@@ -33,7 +35,7 @@ class TokenBuilder:
     and joined at any piece.
     """
 
-    tokens_per_bar = 2
+    tokens_per_bar = 3
     max_anchor_tokens = 24
 
     def __init__(self, profile: Profile, tokenizer: Tokenizer) -> None:
@@ -52,10 +54,14 @@ class TokenBuilder:
         self.generic_entry: tuple[int, ...] = close_turn
         self.tool_envelope: tuple[int, ...] = (self.end_token, self._whole(TOOL))
         self.answers: dict[int, tuple[str, str]] = {
-            self._whole(answer_token(word)): (one.name, word) for one in profile.classes for word in one.words
+            self._whole(answer_token(one.name, word)): (one.name, word)
+            for one in profile.classes
+            for word in one.words
         }
         self._level_ids = np.array([self._whole(text) for text in LEVEL_TOKENS], dtype=np.int32)
-        self._shape_ids = np.array([self._whole(text) for text in SHAPE_TOKENS], dtype=np.int32)
+        # In the order of the buckets: -MAX_MOVE .. MAX_MOVE, then NO_MOVE.
+        self._move_ids = np.array([self._whole(text) for text in (*MOVE_TOKENS, FIRST_MOVE)], dtype=np.int32)
+        self._volume_ids = np.array([self._whole(text) for text in VOLUME_TOKENS], dtype=np.int32)
 
     @classmethod
     def load(cls, directory: Path) -> TokenBuilder:
@@ -77,11 +83,14 @@ class TokenBuilder:
         symbol = self._text(" ".join(frame.symbol.split()))
         return symbol[: self.max_anchor_tokens - len(rest)] + rest
 
-    def bars(self, frame: RegionFrame, bars: BarArrays) -> NDArray[np.int32]:
-        """Tokens of bars, int32 [n, tokens_per_bar]: the level of the close, then range and volume."""
+    def bars(self, frame: RegionFrame, bars: BarArrays, before: float | None = None) -> NDArray[np.int32]:
+        """Tokens of bars, int32 [n, tokens_per_bar]: level of the close, its move, volume.
+
+        `before` is the close before the first of them; None where that one is the first of its region.
+        """
         levels = self._level_ids[frame.levels(bars.close) + MAX_LEVEL]
-        shapes = self._shape_ids[frame.shapes(bars.high, bars.low, bars.volume)]
-        return np.stack([levels, shapes], axis=-1)
+        moves = self._move_ids[frame.moves(bars.close, before) + MAX_MOVE]
+        return np.stack([levels, moves, self._volume_ids[frame.volumes(bars.volume)]], axis=-1)
 
     def query_entry(self, question: str) -> tuple[int, ...]:
         """Question, close of the user turn, assistant header; white space is collapsed."""
@@ -109,9 +118,14 @@ class TokenBuilder:
         return self._level_ids
 
     @property
-    def shape_ids(self) -> NDArray[np.int32]:
-        """Token ids of the shapes, range bucket major."""
-        return self._shape_ids
+    def move_ids(self) -> NDArray[np.int32]:
+        """Token ids of the moves, largest move down first, without that of a first bar."""
+        return self._move_ids[:-1]
+
+    @property
+    def volume_ids(self) -> NDArray[np.int32]:
+        """Token ids of the volumes, none first."""
+        return self._volume_ids
 
 
 def bar_size(seconds: int | None) -> str:

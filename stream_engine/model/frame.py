@@ -12,27 +12,38 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-RENDERING = "levels-1"
+RENDERING = "levels-2"
 """Version of the rendering below; part of a profile's digest."""
 
 FIT_BARS = 32
 """Bars at a region's start that fix its unit and its reference."""
 
-MAX_LEVEL = 240
-"""Largest level, in half units either side of the reference."""
+LEVELS_A_UNIT = 8
+"""Levels are eighths of a unit."""
 
-FIT_LEVEL = 200
+MAX_LEVEL = 560
+"""Largest level either side of the reference."""
+
+FIT_LEVEL = 448
 """Largest level that the fitted bars themselves may take: the rest is head room for the bars to come."""
 
 UNIT_RANGE = (1e-300, 1e300)
 """Units stay inside it, so that no finite price makes a level that is not a number."""
 
-BUCKETS = 12
-"""Buckets of range and of volume; bucket 0 means none."""
+# Edges of a move's size in units: steps of a twenty-fifth near zero, of a tenth of the size further out, up to the
+# widest move that two levels can make. A comparison with fixed edges gives the same bucket in any vector width.
+MOVE_EDGES: Floats = 0.4 * np.sinh(np.arange(1, 100) / 15.0)
 
-# Half-step edges in log2: a comparison with fixed edges gives the same bucket in any vector width.
-_RANGE_EDGES: Floats = np.exp2(np.arange(-1.0, 4.0, 0.5))
-_VOLUME_EDGES: Floats = np.exp2(np.arange(-2.25, 2.5, 0.5))
+MAX_MOVE = len(MOVE_EDGES) + 1
+"""Largest bucket of a move; 0 is no move at all, negative ones are moves down."""
+
+NO_MOVE = MAX_MOVE + 1
+"""In place of a move's bucket: the region's first bar has nothing before it."""
+
+VOLUME_EDGES: Floats = np.exp2(np.arange(-8.0, 6.01, 1 / 12))
+
+VOLUMES = len(VOLUME_EDGES) + 2
+"""Buckets of volume, in eighth steps of log2; bucket 0 means none."""
 
 
 class BarRow(Protocol):
@@ -104,7 +115,7 @@ class RegionFrame:
         """Fit the units to the first (at most `FIT_BARS`) bars of a region.
 
         reference: the first close. unit: the median of |one-bar close difference| over the non-zero ones, raised
-        where needed so that the fitted closes stay within `FIT_LEVEL` half units. Without a non-zero difference:
+        where needed so that the fitted closes stay within `FIT_LEVEL` levels. Without a non-zero difference:
         the median non-zero range (high - low); without that, a ten-thousandth of the reference; for a reference
         of zero, 1. volume_unit: the median positive volume, else 1. bar_seconds: the median time step, None for
         a single bar. Raises ValueError for no bars.
@@ -120,7 +131,7 @@ class RegionFrame:
             if unit is None:
                 unit = abs(reference) * 1e-4 or 1.0
             span = float(np.max(np.abs(first.close - reference)))
-        unit = min(max(unit, 2.0 * span / FIT_LEVEL, UNIT_RANGE[0]), UNIT_RANGE[1])
+        unit = min(max(unit, LEVELS_A_UNIT * span / FIT_LEVEL, UNIT_RANGE[0]), UNIT_RANGE[1])
         steps = np.diff(first.time_us)
         bar_seconds = max(1, round(float(np.median(steps)) / 1e6)) if len(steps) else None
         volume = first.volume[np.isfinite(first.volume)]
@@ -128,29 +139,36 @@ class RegionFrame:
 
     def _raw_levels(self, close: Floats) -> Floats:
         with np.errstate(over="ignore"):
-            return np.rint((np.asarray(close, dtype=np.float64) - self.reference) / (0.5 * self.unit))
+            return np.rint((np.asarray(close, dtype=np.float64) - self.reference) / (self.unit / LEVELS_A_UNIT))
 
     def levels(self, close: Floats) -> Ints:
-        """Closes in half units from the reference, clipped to +-`MAX_LEVEL`; any shape."""
+        """Closes in quarter units from the reference, clipped to +-`MAX_LEVEL`; any shape."""
         return np.clip(self._raw_levels(close), -MAX_LEVEL, MAX_LEVEL).astype(np.int64)
 
     def fits(self, close: Floats) -> NDArray[np.bool_]:
         """Whether each close lies inside the level range, so that clipping would not change it."""
         return np.abs(self._raw_levels(close)) <= MAX_LEVEL
 
-    def shapes(self, high: Floats, low: Floats, volume: Floats) -> Ints:
-        """Range bucket * `BUCKETS` + volume bucket of each bar; any shape.
+    def moves(self, close: Floats, before: float | None) -> Ints:
+        """Signed bucket of each close's move from the close before it, [n]; `before` is the first one's.
 
-        Both in half steps of log2 (range against the unit, volume against the volume unit); 0 = none.
+        0 for no move, -`MAX_MOVE` .. `MAX_MOVE` by size in units; `NO_MOVE` for the first where `before` is None.
         """
+        closes = np.asarray(close, dtype=np.float64)
+        with np.errstate(over="ignore"):
+            steps = np.diff(closes, prepend=closes[:1] if before is None else before)
+            sizes = np.searchsorted(MOVE_EDGES, np.abs(steps) / self.unit, side="right") + 1
+        buckets = (np.sign(steps) * sizes).astype(np.int64)
+        if before is None:
+            buckets[:1] = NO_MOVE
+        return buckets
+
+    def volumes(self, volume: Floats) -> Ints:
+        """Bucket of each volume against the volume unit, 0 for none (nan or zero); any shape."""
         amounts = np.asarray(volume, dtype=np.float64)
         with np.errstate(over="ignore"):
-            ranges = np.asarray(high, dtype=np.float64) - np.asarray(low, dtype=np.float64)
-            by_range = np.searchsorted(_RANGE_EDGES, ranges / self.unit, side="right") + 1
-            by_volume = np.searchsorted(_VOLUME_EDGES, amounts / self.volume_unit, side="right") + 1
-        by_range = np.where(ranges > 0, by_range, 0)
-        by_volume = np.where(amounts > 0, by_volume, 0)
-        return (by_range * BUCKETS + by_volume).astype(np.int64)
+            buckets = np.searchsorted(VOLUME_EDGES, amounts / self.volume_unit, side="right") + 1
+        return np.where(amounts > 0, buckets, 0).astype(np.int64)
 
 
 def _median_nonzero(values: Floats) -> float | None:

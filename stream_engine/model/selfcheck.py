@@ -21,7 +21,7 @@ def main(model: str, device: str) -> None:
     folder = EMBEDDED if model == "embedded" else Path(model).expanduser()
     builder = TokenBuilder.load(folder)
     rows = embedding_rows(folder)
-    highest = max(*builder.answers, *builder.prefix, int(builder.level_ids.max()), int(builder.shape_ids.max()))
+    highest = max(*builder.answers, *builder.prefix, int(builder.level_ids.max()), int(builder.volume_ids.max()))
     if highest >= rows:
         raise ValueError(f"the tokenizer's id {highest} is outside the weights' vocabulary of {rows}")
     classes = ", ".join(one.name for one in builder.profile.classes)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from stream_engine.model.frame import BUCKETS, MAX_LEVEL
+from stream_engine.model.frame import MAX_LEVEL, MAX_MOVE, VOLUMES
 from stream_engine.model.profile import TOKENIZER_FILE, Profile
 
 PAD, END = "<|pad|>", "<|end|>"
@@ -22,22 +22,31 @@ CHAT_TEMPLATE = (
 
 
 def level_token(level: int) -> str:
-    """Text form of the token of a close at this level (half units), e.g. `<p+012>`."""
+    """Text form of the token of a close at this level, e.g. `<p+012>`."""
     return f"<p{level:+04d}>"
 
 
-def shape_token(shape: int) -> str:
-    """Text form of the token of a range and volume bucket, e.g. `<r3v5>`."""
-    return f"<r{shape // BUCKETS}v{shape % BUCKETS}>"
+def move_token(move: int) -> str:
+    """Text form of the token of a move of this bucket, e.g. `<m-07>`."""
+    return f"<m{move:+03d}>"
 
 
-def answer_token(word: str) -> str:
-    """Text form of the vocabulary entry that stands for one answer word."""
-    return f"<|{word}|>"
+def volume_token(volume: int) -> str:
+    """Text form of the token of a volume of this bucket, e.g. `<v065>`."""
+    return f"<v{volume:03d}>"
+
+
+def answer_token(name: str, word: str) -> str:
+    """Text form of the vocabulary entry that stands for a word of class `name`."""
+    return f"<|{name}:{word}|>"
 
 
 LEVEL_TOKENS = tuple(level_token(level) for level in range(-MAX_LEVEL, MAX_LEVEL + 1))
-SHAPE_TOKENS = tuple(shape_token(shape) for shape in range(BUCKETS * BUCKETS))
+MOVE_TOKENS = tuple(move_token(move) for move in range(-MAX_MOVE, MAX_MOVE + 1))
+FIRST_MOVE = "<m>"
+"""In place of a move's token at the first bar of a region."""
+VOLUME_TOKENS = tuple(volume_token(volume) for volume in range(VOLUMES))
+BAR_TOKENS = (*LEVEL_TOKENS, *MOVE_TOKENS, FIRST_MOVE, *VOLUME_TOKENS)
 
 
 def train_tokenizer(profile: Profile, corpus: Iterable[str], merged_vocab: int = 800) -> Tokenizer:
@@ -57,8 +66,8 @@ def train_tokenizer(profile: Profile, corpus: Iterable[str], merged_vocab: int =
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
     tokenizer.train_from_iterator(corpus, trainer)
-    answers = tuple(answer_token(word) for one in profile.classes for word in one.words)
-    whole = [*CONTROL, *answers, *LEVEL_TOKENS, *SHAPE_TOKENS]
+    answers = tuple(answer_token(one.name, word) for one in profile.classes for word in one.words)
+    whole = [*CONTROL, *answers, *BAR_TOKENS]
     tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in whole])
     return tokenizer
 

@@ -46,22 +46,22 @@ class TrainConfig:
 
     out: Path
     profile_dir: Path = EMBEDDED
-    steps: int = 2600
+    steps: int = 5200
     batch: int = 32
     boundaries: int = 6
-    peak_rate: float = 1.2e-3
+    peak_rate: float = 1.8e-3
     warmup: int = 200
     final_share: float = 0.03
     weight_decay: float = 0.01
     width: int = 192
-    layers: int = 4
+    layers: int = 5
     feed_forward: int = 512
-    query_shares: tuple[float, ...] = (0.5, 0.25, 0.25)
+    query_shares: tuple[float, ...] = (0.2, 0.15, 0.15, 0.17, 0.15, 0.18)
     seed: int = 7
     shards: int = 2
     amp: bool = True
     report_every: int = 20
-    evaluate_every: int = 200
+    evaluate_every: int = 500
     evaluate_series: int = 256
     checkpoint_every: int = 100
 

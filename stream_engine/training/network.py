@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from stream_engine.model.builder import TokenBuilder
-from stream_engine.model.frame import BUCKETS, MAX_LEVEL
+from stream_engine.model.frame import MAX_LEVEL, MAX_MOVE, VOLUMES
 
 _EMBEDDING_STD = 0.05
 
 
-def architecture(builder: TokenBuilder, width: int = 192, layers: int = 4, feed_forward: int = 512) -> LlamaConfig:
+def architecture(builder: TokenBuilder, width: int = 192, layers: int = 5, feed_forward: int = 512) -> LlamaConfig:
     """Llama with heads of 32, tied embeddings and plain RoPE: about 2 million parameters by default."""
     rope: dict[str, Any] = {"rope_type": "default", "rope_theta": 10_000.0}
     return LlamaConfig(
@@ -37,17 +37,18 @@ def architecture(builder: TokenBuilder, width: int = 192, layers: int = 4, feed_
 
 
 def new_network(builder: TokenBuilder, config: LlamaConfig, seed: int) -> LlamaForCausalLM:
-    """Random weights, with levels and shapes laid out as waves so that neighbours are neighbours from step 0."""
+    """Random weights; levels, moves and volumes start as waves, so that neighbours are neighbours from step 0."""
     torch.manual_seed(seed)
     network = LlamaForCausalLM(config)
     table = network.get_input_embeddings().weight
     width = table.shape[1]
     levels = waves(np.arange(-MAX_LEVEL, MAX_LEVEL + 1), width, shortest=4.0, longest=4.0 * MAX_LEVEL)
-    buckets = waves(np.arange(BUCKETS), width // 2, shortest=3.0, longest=4.0 * BUCKETS)
-    shapes = np.concatenate([np.repeat(buckets, BUCKETS, axis=0), np.tile(buckets, (BUCKETS, 1))], axis=1)
+    moves = waves(np.arange(-MAX_MOVE, MAX_MOVE + 1), width, shortest=4.0, longest=4.0 * MAX_MOVE)
+    volumes = waves(np.arange(VOLUMES), width, shortest=4.0, longest=4.0 * VOLUMES)
+    kinds = ((builder.level_ids, levels), (builder.move_ids, moves), (builder.volume_ids, volumes))
     with torch.no_grad():
         table.normal_(0.0, _EMBEDDING_STD)
-        for ids, values in ((builder.level_ids, levels), (builder.shape_ids, shapes)):
+        for ids, values in kinds:
             start = torch.from_numpy(values).to(table.dtype) * (_EMBEDDING_STD * np.sqrt(2.0))
             table[torch.from_numpy(ids).long()] = 0.15 * table[torch.from_numpy(ids).long()] + start
     return network

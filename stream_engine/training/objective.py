@@ -15,7 +15,7 @@ from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.frame import RegionFrame
 from stream_engine.training.fused import hidden_states
 from stream_engine.training.simulate import SimulatedBars
-from stream_engine.training.statistics import STATISTICS, Labels
+from stream_engine.training.statistics import Labels, labels
 from stream_engine.training.wordings import draw_symbol, vary
 
 _PLAIN_SHARE = 0.35
@@ -61,10 +61,12 @@ class BarHeads(nn.Module):
         return logits.view(*hidden.shape[:-1], *self.shape)
 
 
-def window_labels(close: NDArray[np.float64], window: int, names: tuple[str, ...]) -> list[Labels]:
+def window_labels(
+    close: NDArray[np.float64], volume: NDArray[np.float64], window: int, names: tuple[str, ...]
+) -> list[Labels]:
     """Labels of each class at each boundary from `window` bars on: arrays of [series, bars - window + 1]."""
-    windows = np.lib.stride_tricks.sliding_window_view(close, window, axis=-1)
-    return [STATISTICS[name](windows) for name in names]
+    closes, volumes = (np.lib.stride_tricks.sliding_window_view(one, window, axis=-1) for one in (close, volume))
+    return [*labels(closes, volumes, names).values()]
 
 
 def make_batch(
@@ -82,9 +84,13 @@ def make_batch(
     not supervised (the service swaps there). `plain` asks the listed wordings as they are, without variation.
     """
     profile = builder.profile
-    window, total = profile.window_bars, bars.close.shape[1]
+    window, total, size = profile.window_bars, bars.close.shape[1], builder.tokens_per_bar
     names = tuple(one.name for one in profile.classes)
-    labels = window_labels(bars.close, window, names)
+    right = window_labels(bars.close, bars.volume, window, names)
+    index = np.stack([one.index for one in right], axis=-1)
+    # A window without any volume has its documented answer when asked, and nothing for the bars to learn.
+    volumes = np.lib.stride_tricks.sliding_window_view(bars.volume, window, axis=-1)
+    idle = ~(volumes > 0).any(axis=-1, keepdims=True) & (np.array(names) == "volume")
     ids = {word: token for token, word in builder.answers.items()}
     word_ids = np.array([[ids[(one.name, word)] for word in one.words] for one in profile.classes])
     generic = names.index(profile.generic_class.name)
@@ -97,7 +103,7 @@ def make_batch(
         start = len(row.tokens)
         row.trunk(builder.bars(frame, series).ravel().tolist())
         fits = np.logical_and.accumulate(frame.fits(series.close))
-        row.bar_at = [start + 2 * fill - 1 for fill in range(window, total + 1)]
+        row.bar_at = [start + size * fill - 1 for fill in range(window, total + 1)]
         row.bar_ok = fits[window - 1 :]
         for fill in np.sort(rng.choice(np.arange(window, total + 1), boundaries, replace=False)).tolist():
             asked = int(rng.choice(len(names), p=shares))
@@ -106,11 +112,10 @@ def make_batch(
                 (0, generic, builder.generic_entry),
                 (1 + asked, asked, builder.query_entry(question)),
             ):
-                right = int(word_ids[which, labels[which].index[at, fill - window]])
-                row.entry(tokens, start + 2 * fill, right if fits[fill - 1] else _IGNORED, kind)
+                expected = int(word_ids[which, index[at, fill - window, which]])
+                row.entry(tokens, start + size * fill, expected if fits[fill - 1] else _IGNORED, kind)
         rows.append(row)
     length = -(-max(len(row.tokens) for row in rows) // 8) * 8
-    stacked = np.stack([label.index for label in labels], axis=-1)
     bar_ok = np.stack([row.bar_ok for row in rows])
     return Batch(
         tokens=_padded([row.tokens for row in rows], length),
@@ -121,7 +126,7 @@ def make_batch(
         answer=torch.tensor([row.answer for row in rows]),
         entry_kind=torch.tensor([row.entry_kind for row in rows]),
         bar_at=torch.tensor([row.bar_at for row in rows]),
-        bar_labels=torch.from_numpy(np.where(bar_ok[..., None], stacked, _IGNORED)),
+        bar_labels=torch.from_numpy(np.where(bar_ok[..., None] & ~idle, index, _IGNORED)),
     )
 
 

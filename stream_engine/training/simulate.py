@@ -59,7 +59,7 @@ def simulate(rng: np.random.Generator, series: int, bars: int) -> SimulatedBars:
     reach = np.abs(rng.normal(0.0, 1.0, (2, *shape))) * volatility * rng.uniform(0.1, 1.2, (series, 1))
     high = np.maximum(opened, path) + np.where(idle, 0.0, reach[0])
     low = np.minimum(opened, path) - np.where(idle, 0.0, reach[1])
-    volume = _volume(rng, moves, idle)
+    volume = _volume(rng, moves, volatility, idle)
     opened, high, low, close = _priced(rng, opened, high, low, path)
     closes_only = _chance(rng, series, 0.06)
     high = np.where(closes_only, close, high)
@@ -76,7 +76,7 @@ def _chance(rng: np.random.Generator, series: int, probability: float) -> NDArra
 
 
 def _volatility(rng: np.random.Generator, series: int, length: int) -> Floats:
-    """Relative volatility: a first-order log process plus a slope over the series."""
+    """Relative volatility: a first-order log process, a slope over the series, a level that may shift once."""
     memory = rng.uniform(0.7, 0.98, series)
     spread = rng.uniform(0.0, 0.8, series) * (rng.random(series) < 0.75)
     shocks = rng.normal(0.0, 1.0, (series, length))
@@ -86,7 +86,9 @@ def _volatility(rng: np.random.Generator, series: int, length: int) -> Floats:
         state = memory * state + np.sqrt(1.0 - memory**2) * shocks[:, at]
         log_vol[:, at] = state
     slope = rng.normal(0.0, 0.5, (series, 1)) * _chance(rng, series, 0.5)
-    return np.asarray(np.exp(spread[:, None] * log_vol + slope * np.linspace(-1.0, 1.0, length)))
+    shift = rng.normal(0.0, 0.8, (series, 1)) * _chance(rng, series, 0.25)
+    later = np.arange(length)[None, :] >= rng.integers(_BURN_IN, length, (series, 1))
+    return np.asarray(np.exp(spread[:, None] * log_vol + slope * np.linspace(-1.0, 1.0, length) + shift * later))
 
 
 def _drift(rng: np.random.Generator, series: int, length: int) -> Floats:
@@ -119,20 +121,42 @@ def _integrate(rng: np.random.Generator, moves: Floats, idle: NDArray[np.bool_])
     return path
 
 
-def _volume(rng: np.random.Generator, moves: Floats, idle: NDArray[np.bool_]) -> Floats:
-    """Log-normal volume with memory, a slope and larger moves on more volume; zero when idle; sometimes none."""
+def _volume(rng: np.random.Generator, moves: Floats, volatility: Floats, idle: NDArray[np.bool_]) -> Floats:
+    """Volume as instruments of many kinds have it; zero in most idle bars; nan throughout for some instruments.
+
+    In log: a noise of memory and heavy tails whose deviation spans 0.1 (daily equities) to 2 (thin minutes), a
+    slope, a level that shifts (a session opens or closes), a shape over the session or the week, bursts that die
+    down, and more of it on larger moves and in wilder times. Some instruments have empty bars, some whole lots.
+    """
     series, length = moves.shape
-    memory = rng.uniform(0.0, 0.9, series)
-    state = np.zeros(series)
-    log_volume = np.empty((series, length))
+    shape = (series, length)
+    memory = rng.uniform(0.0, 0.95, series)
+    spread = np.exp(rng.uniform(np.log(0.1), np.log(1.8), (series, 1)))
+    degrees = np.broadcast_to(rng.uniform(3.0, 12.0, (series, 1)), shape)
+    shocks = rng.standard_t(degrees) + _chance(rng, series, 0.3) * (rng.exponential(1.0, shape) - 1.0)
+    burst_size = rng.exponential(1.5, shape) * (rng.random(shape) < 0.04) * _chance(rng, series, 0.35)
+    decay = rng.uniform(0.2, 0.9, series)
+    state, burst = np.zeros(series), np.zeros(series)
+    noise, bursts = np.empty(shape), np.empty(shape)
     for at in range(length):
-        state = memory * state + rng.normal(0.0, 0.6, series)
-        log_volume[:, at] = state
-    log_volume += rng.normal(0.0, 0.5, (series, 1)) * np.linspace(-1.0, 1.0, length)
+        state = memory * state + np.sqrt(1.0 - memory**2) * shocks[:, at]
+        burst = decay * burst + burst_size[:, at]
+        noise[:, at], bursts[:, at] = state, burst
+    log_volume = spread * np.clip(noise, -6.0, 6.0) + bursts
+    log_volume += rng.normal(0.0, 0.5, (series, 1)) * _chance(rng, series, 0.6) * np.linspace(-1.0, 1.0, length)
+    shift = rng.normal(0.0, 1.2, (series, 1)) * _chance(rng, series, 0.25)
+    log_volume += shift * (np.arange(length)[None, :] >= rng.integers(_BURN_IN, length, (series, 1)))
+    period = np.exp(rng.uniform(np.log(5.0), np.log(300.0), (series, 1)))
+    phase = (np.arange(length)[None, :] / period + rng.random((series, 1))) % 1.0
+    smile = rng.uniform(0.0, 1.5, (series, 1)) * (2.0 * np.abs(phase - 0.5)) ** rng.uniform(1.0, 6.0, (series, 1))
+    log_volume += smile * _chance(rng, series, 0.4)
     log_volume += rng.uniform(0.0, 0.5, (series, 1)) * np.log1p(np.abs(moves))
-    volume = np.exp(log_volume) * np.exp(rng.uniform(-2.0, 15.0, (series, 1)))
+    log_volume += rng.uniform(0.0, 0.8, (series, 1)) * _chance(rng, series, 0.5) * np.log(volatility)
+    volume = np.exp(log_volume) * np.exp(rng.uniform(0.0, 15.0, (series, 1)))
+    volume = np.where(_chance(rng, series, 0.4), np.rint(volume), volume)
     volume = np.where(idle, np.where(_chance(rng, series, 0.6), 0.0, volume * 0.1), volume)
-    return np.where(_chance(rng, series, 0.15), np.nan, volume)
+    empty = rng.random(shape) < rng.uniform(0.0, 0.6, (series, 1)) * _chance(rng, series, 0.12)
+    return np.where(_chance(rng, series, 0.12), np.nan, np.where(empty, 0.0, volume))
 
 
 def _priced(rng: np.random.Generator, *columns: Floats) -> tuple[Floats, ...]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
-from stream_engine.model.profile import Profile
+from stream_engine.model.profile import Profile, normalise_question, read_questions
+
+HELD_OUT = Path(__file__).parent / "held_out.txt"
+"""Wordings that no training asks: what the model and its router are judged on."""
 
 _SYMBOL_TEXT = """
 AAPL MSFT GOOG IBM FB AMZN TSLA NVDA META NFLX INTC AMD ORCL CSCO QCOM ADBE CRM TXN SAP ASML TSM SONY
@@ -43,16 +47,68 @@ lower strong stronger weak weaker strength weakness fast faster slow slower spee
 trends trending direction heading going doing position momentum volatility volatile calm quiet support
 resistance breakout average mean bullish bearish bull bear buy sell hold long short please tell show give
 me us you your we they can could would should will do does did has have had not no yes or and but if than
-more less most least very much many any some all none each over under above below near between within
+more turnover activity busy busier quiet quieter swing swings size bigger smaller larger wider narrower wild
+wilder calmer choppy choppier volatile steady unchanged same latest newest past before earlier top bottom
+upper middle third part near steam pace force growing shrinking increasing decreasing increase decrease
+less most least very much many any some all none each over under above below near between within
 since until for from by with about into one two three four five ten hundred
 """
 
 
+_SMALL = frozenset(["the", "is", "it", "a", "of", "in", "its", "are", "was", "did", "has", "this", "to", "on"])
+_ALIKE = (
+    ("rising", "increasing", "going up", "growing", "climbing"),
+    ("falling", "decreasing", "going down", "dropping", "declining"),
+    ("bigger", "larger", "wider"),
+    ("smaller", "narrower", "tighter"),
+    ("speeding up", "accelerating", "picking up speed"),
+    ("slowing down", "fading", "losing speed"),
+    ("near", "close to"),
+    ("last", "latest", "most recent"),
+    ("last bar", "last candle", "final bar", "newest bar"),
+    ("the top", "the high", "the upper end"),
+    ("the bottom", "the low", "the lower end"),
+    ("steady", "stable", "unchanged", "the same"),
+    ("what is", "what's", "how is"),
+    ("show me", "tell me", "give me", "let me know"),
+)
+"""Phrases that may stand for one another in a wording without changing its class."""
+_RESERVED = frozenset(
+    normalise_question(held) for wordings in read_questions(HELD_OUT).values() for held in wordings
+)
+
+
 def vary(rng: np.random.Generator, question: str, symbol: str) -> str:
-    """A way a person may type a listed question: case, end mark, the symbol's name, small words around it."""
+    """A way a person may type a listed question, never one of the wordings held out.
+
+    Case, end mark, the symbol's name, small words around it or left out, a phrase for one like it.
+    """
+    while True:
+        varied = _varied(rng, question, symbol)
+        if normalise_question(varied) not in _RESERVED:
+            return varied
+
+
+def _reworded(rng: np.random.Generator, text: str) -> str:
+    """Another phrase for one that has others like it, where the text holds one."""
+    padded = f" {text[0].lower()}{text[1:]} "
+    found = [(phrase, group) for group in _ALIKE for phrase in group if f" {phrase} " in padded]
+    if not found:
+        return text
+    phrase, group = found[rng.integers(len(found))]
+    changed = padded.replace(f" {phrase} ", f" {group[rng.integers(len(group))]} ", 1).strip()
+    return changed[0].upper() + changed[1:]
+
+
+def _varied(rng: np.random.Generator, question: str, symbol: str) -> str:
     text = question
     mark = text[-1] if text[-1] in "?." else ""
     text = text.rstrip("?.")
+    if rng.random() < 0.25:
+        text = _reworded(rng, text)
+    if rng.random() < 0.12:
+        kept = [word for word in text.split() if word.lower() not in _SMALL or rng.random() < 0.4]
+        text = " ".join(kept) or text
     if rng.random() < 0.2:
         nouns = [noun for noun in _NOUNS if f" {noun} " in f" {text} "]
         if nouns:

@@ -78,6 +78,18 @@ def test_an_equal_time_replaces_and_an_older_one_rolls_back(region: Region, buil
     assert region.tokens() == rendered(region, builder)
 
 
+def test_a_corrected_close_changes_the_next_bars_move_too(region: Region, builder: TokenBuilder) -> None:
+    region.extend(walk(40))
+    before = region.tokens()
+    at, size = region.boundary(20), builder.tokens_per_bar
+    change = region.extend([StoredBar(bar(20, 101.0).bar, 40, 40)])
+    after = region.tokens()
+    assert change.kept_tokens == at
+    assert after[at + size] == before[at + size]  # the level of the bar behind it
+    assert after[at + size + 1] != before[at + size + 1]  # its move
+    assert after[at + 2 * size :] == before[at + 2 * size :]
+
+
 def test_a_gap_may_be_filled_later(region: Region, builder: TokenBuilder) -> None:
     region.extend([bar(0, 100.0), bar(5, 101.0), bar(3, 100.5)])
     assert [stored.bar.time_us // MINUTE for stored in region.bars] == [0, 3, 5]

@@ -10,13 +10,13 @@ import torch
 
 from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.profile import EMBEDDED, read_questions
-from stream_engine.training.evaluate import Judged, Window, answer, load_network, rate, window_of
+from stream_engine.training.evaluate import Judged, Region, Window, answer, load_network, rate, windows_of
 from stream_engine.training.simulate import simulate
-from stream_engine.training.wordings import draw_symbol
+from stream_engine.training.wordings import HELD_OUT, draw_symbol
 
 BUILDER = TokenBuilder.load(EMBEDDED)
 PROFILE = BUILDER.profile
-HELD_OUT = read_questions(EMBEDDED.parents[2] / "tests/stream_engine/model/held_out_questions.txt")
+HELD = read_questions(HELD_OUT)
 UNSEEN_SEED = 90_210
 
 
@@ -25,9 +25,8 @@ def windows() -> tuple[Window, ...]:
     """One window of each of 330 simulated instruments that no training step drew, ten at every fill."""
     rng = np.random.default_rng(UNSEEN_SEED)
     bars = simulate(rng, 330, 64)
-    return tuple(
-        window_of(BUILDER, "simulated", draw_symbol(rng), bars.series(row)[: 32 + row % 33]) for row in range(330)
-    )
+    regions = [Region("simulated", draw_symbol(rng), bars.series(row)[: 32 + row % 33]) for row in range(330)]
+    return tuple(windows_of(BUILDER, regions))
 
 
 @cache

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_engine.model.frame import BUCKETS, FIT_BARS, FIT_LEVEL, MAX_LEVEL, BarArrays, RegionFrame
+from stream_engine.model.frame import (
+    FIT_BARS,
+    FIT_LEVEL,
+    MAX_LEVEL,
+    MAX_MOVE,
+    NO_MOVE,
+    VOLUMES,
+    BarArrays,
+    RegionFrame,
+)
 
 
 def bars_of(close: list[float], reach: float = 0.0, volume: float = float("nan"), seconds: int = 60) -> BarArrays:
@@ -25,7 +34,7 @@ def bars_of(close: list[float], reach: float = 0.0, volume: float = float("nan")
 def test_unit_is_the_median_nonzero_difference_and_reference_the_first_close() -> None:
     frame = RegionFrame.fit("AAPL", bars_of([100.0, 101.0, 101.0, 103.0, 102.0], volume=50.0, seconds=86_400))
     assert frame == RegionFrame("AAPL", 86_400, reference=100.0, unit=1.0, volume_unit=50.0)
-    assert frame.levels(np.array([100.0, 101.0, 99.5, 100.24])).tolist() == [0, 2, -1, 0]
+    assert frame.levels(np.array([100.0, 101.0, 99.5, 100.06])).tolist() == [0, 8, -4, 0]
 
 
 def test_only_the_first_bars_decide_the_units() -> None:
@@ -69,34 +78,49 @@ def test_fitted_closes_always_fit_and_one_bar_renders_like_many(close: list[floa
     assert np.abs(together[:FIT_BARS]).max() <= FIT_LEVEL
     assert np.abs(together).max() <= MAX_LEVEL
     assert together.tolist() == [int(frame.levels(bars.close[at : at + 1])[0]) for at in range(len(close))]
-    shapes = frame.shapes(bars.high, bars.low, bars.volume)
-    assert shapes.tolist() == [
-        int(frame.shapes(*(part[at : at + 1] for part in (bars.high, bars.low, bars.volume)))[0])
-        for at in range(len(close))
+    moves, befores = frame.moves(bars.close, None), [None, *close]
+    assert moves[0] == NO_MOVE
+    assert np.abs(moves[1:]).max(initial=0) <= MAX_MOVE
+    assert moves.tolist() == [
+        int(frame.moves(bars.close[at : at + 1], befores[at])[0]) for at in range(len(close))
     ]
 
 
 def test_bars_beyond_the_level_range_are_clipped_and_reported() -> None:
     frame = RegionFrame("X", 60, reference=0.0, unit=1.0, volume_unit=1.0)
-    close = np.array([120.0, 120.4, -120.6, 1e9])
+    close = np.array([70.0, 70.1, -70.2, 1e9])
     assert frame.fits(close).tolist() == [True, False, False, False]
-    assert frame.levels(close).tolist() == [240, 240, -240, 240]
+    assert frame.levels(close).tolist() == [560, 560, -560, 560]
 
 
-def test_shapes_bucket_range_and_volume_in_half_steps_with_none_apart() -> None:
+def test_moves_are_signed_fine_near_zero_and_coarser_with_size() -> None:
+    frame = RegionFrame("X", 60, reference=0.0, unit=2.0, volume_unit=1.0)
+    closes = np.array([0.0, 0.0, 0.001, 0.0, 0.8, 0.86, 20.0, 20.5])
+    moves = frame.moves(closes, None).tolist()
+    assert moves[:4] == [NO_MOVE, 0, 1, -1]
+    small, same = frame.moves(np.array([0.80]), 0.0)[0], frame.moves(np.array([0.86]), 0.0)[0]
+    assert small != same
+    large, near = frame.moves(np.array([20.0]), 0.0)[0], frame.moves(np.array([20.06]), 0.0)[0]
+    assert large == near
+    assert frame.moves(np.array([1e300]), -1e300)[0] == MAX_MOVE
+    assert frame.moves(np.array([-1e300]), 1e300)[0] == -MAX_MOVE
+
+
+def test_volumes_are_twelfths_of_a_doubling_with_none_apart() -> None:
     frame = RegionFrame("X", 60, reference=0.0, unit=2.0, volume_unit=10.0)
-    high = np.array([0.0, 1e-3, 2.0, 4.0, 1e9])
-    volume = np.array([float("nan"), 0.0, 10.0, 20.0, 1e9])
-    shapes = frame.shapes(high, np.zeros(5), volume)
-    assert (shapes // BUCKETS).tolist() == [0, 1, 4, 6, 11]
-    assert (shapes % BUCKETS).tolist() == [0, 0, 6, 8, 11]
+    volumes = frame.volumes(np.array([float("nan"), 0.0, 10.5, 21.0, 1e-9, 1e9]))
+    assert volumes[:2].tolist() == [0, 0]
+    assert volumes[3] - volumes[2] == 12
+    assert volumes[4:].tolist() == [1, VOLUMES - 1]
 
 
-@given(st.floats(0, 1e300, allow_nan=False), st.floats(0, 1e300, allow_nan=False))
-def test_every_range_and_volume_has_a_bucket(reach: float, volume: float) -> None:
+@given(st.floats(0, 1e300, allow_nan=False), st.floats(-1e300, 1e300, allow_nan=False))
+def test_every_volume_and_move_has_a_bucket(volume: float, move: float) -> None:
     frame = RegionFrame("X", 60, reference=0.0, unit=2.0, volume_unit=10.0)
-    shape = int(frame.shapes(np.array([reach]), np.zeros(1), np.array([volume]))[0])
-    assert 0 <= shape < BUCKETS * BUCKETS
+    assert 0 <= int(frame.volumes(np.array([volume]))[0]) < VOLUMES
+    bucket = int(frame.moves(np.array([move]), 0.0)[0])
+    assert abs(bucket) <= MAX_MOVE
+    assert np.sign(bucket) == np.sign(move)
 
 
 def test_slices_and_rows_agree() -> None:

@@ -9,17 +9,16 @@ from tokenizers import Tokenizer
 
 from stream_engine.model.profile import EMBEDDED, Profile
 from stream_engine.model.tokenizer import (
+    BAR_TOKENS,
     CONTROL,
-    LEVEL_TOKENS,
-    SHAPE_TOKENS,
     answer_token,
     load_tokenizer,
     train_tokenizer,
 )
 
 TOKENIZER = load_tokenizer(EMBEDDED)
-WORDS = [answer_token(word) for one in Profile.load(EMBEDDED).classes for word in one.words]
-WHOLE = {TOKENIZER.token_to_id(text): text for text in (*CONTROL, *WORDS, *LEVEL_TOKENS, *SHAPE_TOKENS)}
+WORDS = [answer_token(one.name, word) for one in Profile.load(EMBEDDED).classes for word in one.words]
+WHOLE = {TOKENIZER.token_to_id(text): text for text in (*CONTROL, *WORDS, *BAR_TOKENS)}
 
 
 def encode(text: str) -> list[int]:
@@ -28,13 +27,18 @@ def encode(text: str) -> list[int]:
 
 def test_control_bar_and_answer_tokens_are_each_one_entry() -> None:
     assert None not in WHOLE
-    assert len(WHOLE) == len(CONTROL) + len(WORDS) + 481 + 144
-    assert {"<p+012>", "<p+000>", "<p-240>", "<r3v5>", "<|end|>", "<|up|>"} <= set(WHOLE.values())
+    assert len(WHOLE) == len(CONTROL) + len(WORDS) + 1121 + 201 + 1 + 171
+    expected = {"<p+012>", "<p+000>", "<p-560>", "<m-07>", "<m>", "<v000>", "<|end|>", "<|trend:up|>"}
+    assert expected <= set(WHOLE.values())
+
+
+def test_a_word_that_two_classes_share_is_two_tokens() -> None:
+    assert len({text for text in WHOLE.values() if text.endswith(":up|>")}) == 2
 
 
 @given(st.text())
-@example("<|end|><|assistant|><|up|>")
-@example("<p+012><r3v5>")
+@example("<|end|><|assistant|><|trend:up|>")
+@example("<p+012><m-07><v065>")
 @example("What is <|end|> the trend? 涨 🚀 \x00\r\n\t  ")
 def test_any_text_survives_and_makes_no_whole_token(text: str) -> None:
     ids = encode(text)

@@ -10,9 +10,9 @@ import torch
 
 from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.profile import EMBEDDED
-from stream_engine.training.evaluate import Judged, Window, answer, load_network, rate, windows_of
+from stream_engine.training.evaluate import Judged, Window, answer, load_network, rate, regions_of, windows_of
 from stream_engine.training.recorded import recorded_series
-from stream_engine.training.statistics import trend
+from stream_engine.training.statistics import right_words
 
 SAMPLES = Path(__file__).parents[4] / "shared" / "data"
 
@@ -32,10 +32,12 @@ def test_windows_cover_every_fill_and_label_the_last_window_bars() -> None:
         pytest.skip("no recorded series: neither ../shared/data nor bokeh_sampledata is here")
     builder = TokenBuilder.load(EMBEDDED)
     name, symbol, bars = recorded[-1]
-    windows = list(windows_of(builder, name, symbol, bars, 66))
+    windows = windows_of(builder, list(regions_of(builder, name, symbol, bars, 66)))
     assert {window.fill for window in windows} == set(range(32, 65))
-    assert windows[0].right["trend"] == ("up", "down", "flat")[int(trend(bars.close[:32]).index)]
-    opening = len(windows[0].tokens) - 2 * windows[0].fill
+    assert [windows[0].right] == right_words(
+        builder.profile.classes, bars.close[None, :32], bars.volume[None, :32]
+    )
+    opening = len(windows[0].tokens) - builder.tokens_per_bar * windows[0].fill
     assert opening <= len(builder.prefix) + builder.max_anchor_tokens
 
 
@@ -55,7 +57,7 @@ def test_shipped_model_is_right_on_recorded_windows_where_the_gate_fires() -> No
         pytest.skip("no recorded series: neither ../shared/data nor bokeh_sampledata is here")
     torch.set_num_threads(1)
     builder, network = TokenBuilder.load(EMBEDDED), load_network(EMBEDDED)
-    windows = [window for series in recorded for window in windows_of(builder, *series, 66)]
+    windows = windows_of(builder, [region for series in recorded for region in regions_of(builder, *series, 66)])
     judged = answer(network, builder, windows, builder.profile.generic_class, None)
     found = rate(judged, builder.profile.tau["trend"])
     assert found.fired >= 0.93 * found.windows

@@ -12,7 +12,7 @@ from stream_engine.model.profile import EMBEDDED
 from stream_engine.training.network import architecture, new_network, waves
 from stream_engine.training.objective import BarHeads, Batch, forward, loss, make_batch, tree_mask
 from stream_engine.training.simulate import simulate
-from stream_engine.training.statistics import trend
+from stream_engine.training.statistics import labels
 
 BUILDER = TokenBuilder.load(EMBEDDED)
 SHARES = tuple(1.0 / len(BUILDER.profile.classes) for _ in BUILDER.profile.classes)
@@ -61,9 +61,11 @@ def test_generic_answers_are_the_trend_of_the_last_window(batch: Batch) -> None:
             body = path[: -len(BUILDER.generic_entry)]
             bars = [token for token in body if token in set(frame_tokens[row])]
             fill = len(bars) // BUILDER.tokens_per_bar
-            assert bars == frame_tokens[row][: 2 * fill]
+            assert bars == frame_tokens[row][: BUILDER.tokens_per_bar * fill]
             assert 32 <= fill <= 64
-            word = ("up", "down", "flat")[int(trend(SERIES.close[row, fill - 32 : fill]).index)]
+            window = slice(fill - 32, fill)
+            found = labels(SERIES.close[row, window], SERIES.volume[row, window], ["trend"])
+            word = ("up", "down", "flat")[int(found["trend"].index)]
             assert BUILDER.answers[int(batch.answer[row, at])] == ("trend", word)
 
 
@@ -87,8 +89,19 @@ def test_boundaries_behind_a_bar_out_of_range_are_not_supervised() -> None:
     assert (batch.bar_labels[0, :, 0] != -100).tolist() == [fill <= 40 for fill in range(32, 65)]
 
 
+def test_bars_learn_nothing_about_volume_where_there_is_none() -> None:
+    names = [one.name for one in BUILDER.profile.classes]
+    bars = simulate(np.random.default_rng(5), 2, 64)
+    bars.volume[0], bars.volume[1] = np.nan, 5.0
+    batch = make_batch(BUILDER, bars, np.random.default_rng(0), 4, SHARES)
+    supervised = (batch.bar_labels != -100).numpy()
+    assert not supervised[0, :, names.index("volume")].any()
+    assert supervised[0, :, names.index("trend")].any()
+    assert supervised[1, :, names.index("volume")].any()
+
+
 def test_loss_ignores_what_is_not_supervised(batch: Batch, network) -> None:  # type: ignore[no-untyped-def]
-    heads = BarHeads(64, 3, 3)
+    heads = BarHeads(64, len(SHARES), 3)
     logits, hidden = forward(network, batch, torch.float32)
     value = loss(logits, heads(hidden), batch)
     assert torch.isfinite(value)

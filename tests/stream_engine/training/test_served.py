@@ -1,0 +1,62 @@
+"""Judging through the engine: windows apart, every fill, the answers that a client would get."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stream_engine.assemble import build_engine
+from stream_engine.config import EngineSettings
+from stream_engine.model.frame import BarArrays
+from stream_engine.model.profile import EMBEDDED, Profile
+from stream_engine.training.served import HEADER, Served, bars_of, baseline, line, records_of, report, serve_series
+from stream_engine.training.simulate import simulate
+
+PROFILE = Profile.load(EMBEDDED)
+
+
+def series(bars: int, seed: int = 3) -> BarArrays:
+    return simulate(np.random.default_rng(seed), 1, bars).series(0)
+
+
+def test_records_put_windows_apart() -> None:
+    records = list(records_of(bars_of(series(200)), "X", 32))
+    assert [len(record.bars) for record in records] == [32, 33, 33, 33, 33, 33]
+    times = [bar.time_us for record in records for bar in record.bars]
+    assert times == sorted(set(times))
+
+
+def test_a_gate_line_counts_what_fires_what_is_right_and_what_differs() -> None:
+    served = [
+        Served("x", HEADER, 32, word, gap, "up", "up", full)
+        for word, gap, full in (("up", 3.0, "up"), ("down", 2.5, "up"), ("", 9.0, "up"), ("up", 2.0, "down"))
+    ]
+    assert "n     4  coverage 0.5000  right 0.5000" in line(served, 2.0)
+    assert line(served, 2.0).endswith("false accepts 1/2")
+    assert (
+        baseline(served, PROFILE.generic_class) == "up 1.000 down 0.000 flat 0.000  majority 1.000  ceiling 1.000"
+    )
+
+
+@pytest.fixture(scope="module")
+def served() -> list[Served]:
+    engine = build_engine(EngineSettings(max_sessions=1, threads=1))
+    return serve_series(engine, "simulated", "X", series(33 * 12))
+
+
+def test_every_commit_is_judged_for_every_class_at_another_fill(served: list[Served]) -> None:
+    header = [one for one in served if one.kind == HEADER]
+    assert [one.fill for one in header] == list(range(32, 44))
+    assert {one.kind for one in served} >= {HEADER, "trend"}
+    assert all(one.full in (*PROFILE.generic_class.words, "") for one in header)
+    trend = [one for one in served if one.kind == "trend"]
+    assert [one.full for one in header] == [one.word for one in trend]
+    assert [one.right for one in header] == [one.right for one in trend]
+    assert np.mean([one.right == one.ceiling for one in header]) >= 0.9
+
+
+def test_the_report_has_a_table_of_every_class(served: list[Served]) -> None:
+    text = report(served, PROFILE.classes, dict(PROFILE.tau), PROFILE.window_bars)
+    assert "header (trend), over tau:" in text
+    assert all(f"{one.name} ({one.name}), over tau:" in text for one in PROFILE.classes)
+    assert "56..64 bars" in text
