@@ -1,6 +1,6 @@
-"""Judge a model folder on recorded windows by plain forwards: quick, and for wordings that no service routes.
+"""Judge a model folder on windows it never saw by plain forwards: quick, and for wordings that no service routes.
 
-    python -m stream_engine.training.evaluate [--model DIR] [--data DIR]
+    python -m stream_engine.training.evaluate [--model DIR] [--data DIR | --simulated N]
 
 For each class, from the generic header where it has one and from questions: coverage and accuracy over the gate's
 threshold; then how often a wording held out is answered as a listed one.
@@ -23,10 +23,13 @@ from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.frame import BarArrays, RegionFrame
 from stream_engine.model.profile import EMBEDDED, AnswerClass, read_questions
 from stream_engine.training.recorded import recorded_series
+from stream_engine.training.simulate import simulate
 from stream_engine.training.statistics import right_words
-from stream_engine.training.wordings import HELD_OUT
+from stream_engine.training.wordings import HELD_OUT, draw_symbol
 
-TAUS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
+TAUS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
+
+_UNSEEN_SEED = 1_000_033
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ class Rate:
     def __str__(self) -> str:
         low, high = wilson(self.right, self.fired)
         return (
-            f"tau {self.tau:.1f}  coverage {self.fired / max(1, self.windows):.4f}  "
+            f"tau {self.tau:.2f}  coverage {self.fired / max(1, self.windows):.4f}  "
             f"right {self.right / max(1, self.fired):.4f} [{low:.4f}, {high:.4f}]  n {self.windows}"
         )
 
@@ -165,11 +168,19 @@ def load_network(directory: Path) -> LlamaForCausalLM:
     return network.eval()
 
 
-def report(directory: Path, data: Path | None, most: int) -> None:
+def simulated_regions(builder: TokenBuilder, count: int, seed: int = _UNSEEN_SEED) -> list[Region]:
+    """One region of each of `count` simulated instruments that no training step draws, every fill in turn."""
+    profile, rng = builder.profile, np.random.default_rng(seed)
+    bars = simulate(rng, count, profile.region_bars)
+    fills = profile.region_bars - profile.window_bars + 1
+    return [
+        Region("simulated", draw_symbol(rng), bars.series(row)[: profile.window_bars + row % fills])
+        for row in range(count)
+    ]
+
+
+def report(builder: TokenBuilder, network: LlamaForCausalLM, windows: Sequence[Window]) -> None:
     """Print the tables of every class."""
-    builder, network = TokenBuilder.load(directory), load_network(directory)
-    regions = [region for series in recorded_series(data) for region in regions_of(builder, *series, most)]
-    windows = windows_of(builder, regions)
     generic = builder.profile.generic_class
     print(f"{len(windows)} windows\ngeneric header, {generic.name}:")
     header = answer(network, builder, windows, generic, None)
@@ -196,10 +207,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--model", type=Path, default=EMBEDDED)
     parser.add_argument("--data", type=Path, help="folder of recorded sample files")
     parser.add_argument("--windows", type=int, default=400, help="at most this many windows an instrument")
+    parser.add_argument("--simulated", type=int, help="this many simulated windows instead of recorded ones")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
-    report(options.model, options.data, options.windows)
+    builder = TokenBuilder.load(options.model)
+    if options.simulated:
+        regions = simulated_regions(builder, options.simulated)
+    else:
+        recorded = recorded_series(options.data)
+        regions = [region for series in recorded for region in regions_of(builder, *series, options.windows)]
+    report(builder, load_network(options.model), windows_of(builder, regions))
 
 
 if __name__ == "__main__":

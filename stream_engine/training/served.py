@@ -151,7 +151,7 @@ def report(served: Sequence[Served], classes: Sequence[AnswerClass], taus: dict[
         mine = [answer for answer in served if answer.kind == kind]
         tau = taus[one.name]
         lines.append(f"{kind} ({one.name}), over tau:  {baseline(mine, one)}")
-        lines += [f"  tau {level:.1f}   {line(mine, level)}" for level in TAUS]
+        lines += [f"  tau {level:.2f}   {line(mine, level)}" for level in TAUS]
         lines.append(f"{kind}, tau {tau:g}, by instrument:")
         for name in dict.fromkeys(answer.name for answer in mine):
             part = [answer for answer in mine if answer.name == name]
