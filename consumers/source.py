@@ -118,7 +118,13 @@ class KafkaSource:
 
     def events(self) -> list[SourceEvent]:
         """Assignments and revocations since the last call, in order."""
-        return _drain(self._events)
+        events = _drain(self._events)
+        for event in events:
+            if event.change is Change.ASSIGNED:
+                # Paused until its start is decided. Without a position the client would ask for the committed
+                # offset in each poll, and end it at once.
+                self.seek(event.partition, 0)
+        return events
 
     def committed(self, partition: Partition) -> CommitPoint | None:
         """The group's committed offset and floor. Raises SourceUnavailable."""
