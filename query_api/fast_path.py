@@ -137,7 +137,7 @@ class FastPath:
             gate=decision.fires,
             gap=ready.gap,
             tau=decision.tau,
-            confidence=None,
+            confidence=decision.confidence,
             fast_set_mass=ready.fast_set_mass,
             session_version=evidence.session_version,
             topic=None if pushed else meta.topics[evidence.topic_index],
@@ -164,7 +164,7 @@ class FastPath:
         meta = board.meta
         if meta is not self._meta:
             self._meta = meta
-            self._gate = None if meta is None else Gate(meta.classes, meta.answers, meta.noise)
+            self._gate = None if meta is None else gate_of(meta)
         return self._meta, self._gate
 
     def _report(self, error: Exception) -> None:
@@ -175,5 +175,10 @@ class FastPath:
 
 
 def rfc3339(time_us: int) -> str:
+def gate_of(meta: BoardMeta) -> Gate:
+    """The engine's gate, as its board tells it."""
+    return Gate(meta.classes, meta.answers, meta.noise, meta.calibration_digest, meta.confidence)
+
+
     """Microseconds since the Unix epoch as RFC 3339 in UTC."""
     return (_EPOCH + timedelta(microseconds=time_us)).isoformat().replace("+00:00", "Z")

@@ -44,12 +44,14 @@ def build_answer(
     tokens: Sequence[int],
     class_name: str | None,
     gate: GateDecision | None,
+    confidence: float | None = None,
     entry_tokens: int,
     reused_tokens: int,
     now_ms: int,
     latency_us: int,
 ) -> Answer:
-    """``tokens`` are the answer's own; ``gate`` is None on the full path."""
+    """``tokens`` are the answer's own; ``gate`` is None on the full path. ``confidence`` is the calibrated
+    probability of agreeing with the full path, None where that was not calibrated."""
     answer, answered_class = word_of(session.builder, tokens, class_name)
     source = session.source
     return Answer(
@@ -61,7 +63,7 @@ def build_answer(
         gate=gate.fires if gate else None,
         gap=ready.gap,
         tau=gate.tau if gate else None,
-        confidence=None,
+        confidence=confidence,
         fast_set_mass=ready.fast_set_mass,
         session_version=session.version,
         topic=source.topic if source else None,
@@ -79,7 +81,9 @@ def build_answer(
     )
 
 
-def build_evaluation(query: StandingQuery, session: Session, ready: ReadyDistribution) -> AnswerChanged:
+def build_evaluation(
+    query: StandingQuery, session: Session, ready: ReadyDistribution, confidence: float | None = None
+) -> AnswerChanged:
     """A standing query's evaluation; what came before it is filled in by the registry."""
     answer, answered_class = word_of(session.builder, [ready.top1], query.class_)
     source = session.source
@@ -92,7 +96,7 @@ def build_evaluation(query: StandingQuery, session: Session, ready: ReadyDistrib
         False,
         class_=answered_class,
         gap=ready.gap,
-        confidence=None,
+        confidence=confidence,
         session_version=session.version,
         topic=source.topic if source else None,
         partition=source.partition if source else None,

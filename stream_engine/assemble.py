@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from stream_engine.board import BoardWriter
 from stream_engine.budget import BudgetShape
+from stream_engine.calibration import CALIBRATION_FILE, Calibration, CalibrationError, Identity, mismatch
 from stream_engine.config import Config, ConfigError, EngineSettings
 from stream_engine.engine import Engine
 from stream_engine.gate import ClassGate, FastAnswer, Gate
@@ -16,6 +17,7 @@ from stream_engine.messages import Event
 from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.step import Segment
+from stream_engine.model.weights import weights_sha256
 from stream_engine.publish import Publication, board_meta
 
 if TYPE_CHECKING:
@@ -62,12 +64,63 @@ def budget_shape(settings: EngineSettings, builder: TokenBuilder) -> BudgetShape
     return shape
 
 
-def build_gate(builder: TokenBuilder) -> Gate:
-    """The gate of a profile: its tau per class, and every answer word as the fast-answer set."""
+def model_identity(settings: EngineSettings, builder: TokenBuilder) -> Identity:
+    """What the model's gaps depend on, as it is served with these settings."""
     profile = builder.profile
-    classes = {answer_class.name: ClassGate(profile.tau[answer_class.name]) for answer_class in profile.classes}
+    words: dict[str, dict[str, tuple[int, ...]]] = {}
+    for token, (kind, word) in sorted(builder.answers.items()):
+        forms = words.setdefault(kind, {})
+        forms[word] = (*forms.get(word, ()), token)
+    return Identity(
+        model=profile.name,
+        weights_sha256=weights_sha256(model_directory(settings)),
+        profile_digest=profile.digest(),
+        prompt=f"{builder.decode(builder.prefix)}...{builder.decode(builder.generic_entry)}",
+        fast_answers=words,
+        window_bars=profile.window_bars,
+        region_bars=profile.region_bars,
+        dtype=settings.dtype,
+        quantization=settings.quantization,
+    )
+
+
+def load_calibration(settings: EngineSettings, builder: TokenBuilder) -> Calibration | None:
+    """The configured calibration; None where it is switched off, or left out and none lies beside the model.
+
+    Raises ConfigError where it cannot be read, or was made for something else than what is served: names what.
+    """
+    if settings.calibration == "none":
+        return None
+    beside = model_directory(settings) / CALIBRATION_FILE
+    if not settings.calibration and not beside.is_file():
+        return None
+    path = Path(settings.calibration).expanduser() if settings.calibration else beside
+    try:
+        calibration = Calibration.load(path)
+    except CalibrationError as error:
+        raise ConfigError(f"engine.calibration: {error}") from error
+    differs = mismatch(calibration.identity, model_identity(settings, builder))
+    if differs:
+        raise ConfigError(
+            f"engine.calibration = {str(path)!r}: it was made for another model: {'; '.join(differs)}. "
+            "Make a new one (stream-engine calibrate), or set engine.calibration = 'none'"
+        )
+    return calibration
+
+
+def build_gate(builder: TokenBuilder, calibration: Calibration | None = None) -> Gate:
+    """The gate of a model: tau per class from its calibration, else its profile; every answer word as the
+    fast-answer set."""
+    profile = builder.profile
+    tau = dict(profile.tau)
+    if calibration is not None:
+        tau |= {name: one.tau for name, one in calibration.classes.items()}
+    classes = {answer_class.name: ClassGate(tau[answer_class.name]) for answer_class in profile.classes}
     answers = {token: FastAnswer(*answer) for token, answer in builder.answers.items()}
-    return Gate(classes, answers, GATE_NOISE)
+    if calibration is None:
+        return Gate(classes, answers, GATE_NOISE)
+    curves = {name: one.confidence for name, one in calibration.classes.items() if one.confidence}
+    return Gate(classes, answers, GATE_NOISE, calibration.digest(), curves)
 
 
 def load_runner(settings: EngineSettings, builder: TokenBuilder, shape: BudgetShape) -> ModelRunner:
@@ -97,7 +150,7 @@ def build_engine(
     without it the engine is for use in this process only."""
     builder = TokenBuilder.load(model_directory(settings))
     shape = budget_shape(settings, builder)
-    gate = build_gate(builder)
+    gate = build_gate(builder, load_calibration(settings, builder))
     runner = load_runner(settings, builder, shape)
     writer = None
     if board is not None:

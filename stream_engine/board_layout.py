@@ -22,6 +22,7 @@ from hashlib import blake2b
 
 import msgspec
 
+from stream_engine.calibration import Knots
 from stream_engine.gate import ClassGate, FastAnswer
 from stream_engine.ready import Evidence, ReadyDistribution
 
@@ -83,7 +84,8 @@ class BoardMeta(msgspec.Struct, frozen=True):
     """What a reader needs to turn slots into answers; rewritten whole when something in it changes.
 
     ``topics`` is the list that topic indexes count in; ``answers`` maps a token id to its fast answer;
-    ``generic_class`` is the class that the generic header answers; ``noise`` is the gate's float noise.
+    ``generic_class`` is the class that the generic header answers; ``noise`` is the gate's float noise;
+    ``confidence`` is the calibrated curve of each class that has one.
     """
 
     topics: tuple[str, ...]
@@ -100,6 +102,7 @@ class BoardMeta(msgspec.Struct, frozen=True):
 @dataclass(frozen=True, slots=True)
 class SlotRecord:
     """One decision point to put on the board. ``entry_key`` is "" for the generic header, the normalised
+    confidence: dict[str, Knots] = {}
     question text for a standing query; ``token_hash`` is 64 bits of a hash of the token sequence up to the
     decision point; ``ready_time_ms`` is when it was computed, since the Unix epoch."""
 

@@ -175,6 +175,9 @@ class EngineSettings:
     total_cells: int = 0
     """Cell budget (one cell = one token's KV over all layers); 0 sizes it for ``max_sessions``."""
     step_tokens: int = 512
+    calibration: str = ""
+    """File of the gate's calibration. Empty: the one beside the model, where there is one; "none": the
+    profile's tau."""
     """Bound on the tokens of one step, hence on how long a waiting query waits."""
     commit_every: int = 4
     """A waiting commit joins every k-th query step, so that neither starves."""

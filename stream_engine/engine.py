@@ -78,6 +78,7 @@ class Engine:
         self._emit = emit
         self._generic = generic_entry(builder)
         self._envelope = envelope_entry(builder)
+        self._certain = gate.certain
         self.ingest = Ingest(
             self.boot_id,
             self.sessions,
@@ -340,7 +341,7 @@ class Engine:
                 self._evaluate_query(query, session)
 
     def _evaluate_query(self, query: StandingQuery, session: Session) -> None:
-        evaluation = build_evaluation(query, session, session.ready[query.question])
+        evaluation = build_evaluation(query, session, session.ready[query.question], self._certain)
         event = self.standing.evaluated(evaluation, query.on)
         if event is not None:
             self._emit(event)

@@ -115,10 +115,11 @@ def board_meta(profile: Profile, gate: Gate, topics: tuple[str, ...] = ()) -> Bo
         topics=topics,
         model=profile.name,
         profile_digest=profile.digest(),
-        calibration_digest="",
+        calibration_digest=gate.calibration,
         window_bars=profile.window_bars,
         classes=dict(gate.classes),
         answers=dict(gate.answers),
         generic_class=profile.generic_class.name,
         noise=gate.noise,
     )
+        confidence=dict(gate.confidence),

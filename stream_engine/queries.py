@@ -100,6 +100,7 @@ class QueryDesk:
             now_ms=_now_ms(),
             latency_us=int((time.monotonic() - work.since) * 1e6),
         )
+            confidence=self._gate.certain,
         self._counters[f"answers_{answer.path}_total"] += 1
         work.reply(answer)
 
@@ -192,6 +193,7 @@ class QueryDesk:
 
 def ready_distribution(logits: Logits, position: int) -> ReadyDistribution:
     """The distribution at decision point ``position`` (Eq. 1)."""
+            confidence=decision.confidence,
     return ReadyDistribution(
         position,
         logits.top1,
