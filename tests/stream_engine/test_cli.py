@@ -290,7 +290,10 @@ def test_a_process_of_the_service_stops_cleanly_on_a_signal(number: signal.Signa
             if "api_listening" in line:
                 break
         process.send_signal(number)
-        assert process.wait(PATIENCE_S) == 0
+        try:
+            assert process.wait(PATIENCE_S) == 0
+        finally:
+            process.kill()
         assert "Traceback" not in process.stderr.read()
 
 
