@@ -101,8 +101,9 @@ class FastPath:
             again = board.read(query.session, route.entry_key if exact else "")
             if not isinstance(again, ReadySlot):
                 return None, again
+            if again.generation != slot.generation:
+                board.consume(again)
             slot = again
-            board.consume(slot)
         else:
             applied = None
         unmet = unmet_bound(
@@ -174,11 +175,11 @@ class FastPath:
             log.error("the ready board %s cannot be read, so no fast path: %s", self._path, error)
 
 
-def rfc3339(time_us: int) -> str:
 def gate_of(meta: BoardMeta) -> Gate:
     """The engine's gate, as its board tells it."""
     return Gate(meta.classes, meta.answers, meta.noise, meta.calibration_digest, meta.confidence)
 
 
+def rfc3339(time_us: int) -> str:
     """Microseconds since the Unix epoch as RFC 3339 in UTC."""
     return (_EPOCH + timedelta(microseconds=time_us)).isoformat().replace("+00:00", "Z")

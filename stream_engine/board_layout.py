@@ -27,7 +27,7 @@ from stream_engine.gate import ClassGate, FastAnswer
 from stream_engine.ready import Evidence, ReadyDistribution
 
 MAGIC = b"READYBRD"
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 
 # Word numbers in the header (byte offset / 8). Words 2 and 3 hold the 16 bytes of the boot id.
 W_MAGIC, W_LAYOUT, W_BOOT = 0, 1, 2
@@ -38,6 +38,11 @@ HEADER_BYTES = 128
 
 HEARTBEAT_DEAD = 1 << 63
 """A heartbeat from the future: no clock reading makes it young enough."""
+
+READ_BITS = 20
+READ_MASK = (1 << READ_BITS) - 1
+"""A consumed word is the generation that its owner read and, in the low bits, how often; the count stops at the
+most that they hold."""
 
 META_CAPACITY = 65_536
 META_HEAD = struct.Struct("=II")  # length, crc32
@@ -97,12 +102,12 @@ class BoardMeta(msgspec.Struct, frozen=True):
     answers: dict[int, FastAnswer]
     generic_class: str
     noise: float
+    confidence: dict[str, Knots] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class SlotRecord:
     """One decision point to put on the board. ``entry_key`` is "" for the generic header, the normalised
-    confidence: dict[str, Knots] = {}
     question text for a standing query; ``token_hash`` is 64 bits of a hash of the token sequence up to the
     decision point; ``ready_time_ms`` is when it was computed, since the Unix epoch."""
 
@@ -183,6 +188,16 @@ def slot_key(session_id: str, entry_key: str) -> bytes:
 def home_slot(key: bytes, mask: int) -> int:
     """Where probing for ``key`` starts."""
     return int.from_bytes(key[:8], "little") & mask
+
+
+def read_once_more(word: int, generation: int) -> int:
+    """A consumed word after one more read of ``generation``."""
+    return generation << READ_BITS | min(reads_of(word, generation) + 1, READ_MASK)
+
+
+def reads_of(word: int, generation: int) -> int:
+    """Reads of ``generation`` that a consumed word tells of."""
+    return word & READ_MASK if word >> READ_BITS == generation else 0
 
 
 def partition_key(topic_index: int, partition: int) -> int:

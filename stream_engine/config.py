@@ -7,6 +7,7 @@ is read as well, because every Kafka user already has it set.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import tomllib
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ class ConfigError(ValueError):
     """A setting is unknown, has the wrong type or is out of range; the message names the setting."""
 
 
-def _require(condition: bool, setting: str, rule: str, value: object) -> None:
+def _require(condition: object, setting: str, rule: str, value: object) -> None:
     if not condition:
         raise ConfigError(f"{setting} = {value!r}: must be {rule}")
 
@@ -75,6 +76,9 @@ class KafkaSettings:
     max_rebuild_records: int = 100_000
     """A rebuild replays at most this many records of a partition."""
     session_timeout_ms: int = 10_000
+    group_instance_id: str | None = None
+    """Static membership: a consumer that comes back under its id within ``session_timeout_ms`` has its partitions
+    again without a rebalance. Each consumer of the group needs an id of its own."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
     sasl_username: str | None = None
@@ -104,6 +108,13 @@ class KafkaSettings:
             self.replication_factor,
         )
         _require(self.session_timeout_ms > 0, "kafka.session_timeout_ms", "positive", self.session_timeout_ms)
+        instance = self.group_instance_id
+        _require(
+            instance is None or (re.fullmatch(r"[A-Za-z0-9._-]{1,249}", instance) and instance not in {".", ".."}),
+            "kafka.group_instance_id",
+            "1 to 249 of A-Z a-z 0-9 . _ -",
+            instance,
+        )
         for name in ("bars_topic", "trades_topic", "windows_topic", "answers_topic"):
             _require(bool(getattr(self, name)), f"kafka.{name}", "a topic name", getattr(self, name))
         topics = [self.bars_topic, self.trades_topic, self.windows_topic, self.standing_topic, self.answers_topic]
@@ -164,6 +175,9 @@ class EngineSettings:
     """The model and the budget of the process that runs it."""
 
     model: str = "embedded"
+    calibration: str = ""
+    """File of the gate's calibration. Empty: the one beside the model, where there is one; "none": the
+    profile's tau."""
     device: str = "cpu"
     dtype: str = "float32"
     quantization: Literal["none", "int8", "nf4"] = "none"
@@ -175,14 +189,15 @@ class EngineSettings:
     total_cells: int = 0
     """Cell budget (one cell = one token's KV over all layers); 0 sizes it for ``max_sessions``."""
     step_tokens: int = 512
-    calibration: str = ""
-    """File of the gate's calibration. Empty: the one beside the model, where there is one; "none": the
-    profile's tau."""
     """Bound on the tokens of one step, hence on how long a waiting query waits."""
     commit_every: int = 4
     """A waiting commit joins every k-th query step, so that neither starves."""
     max_deferrals: int = 8
     """A rider may be left out of at most this many commits in a row."""
+    promoted_questions: int = 2
+    """Most frequent ad-hoc questions of a session that ride along with its commits; 0: none."""
+    promotion_half_life_s: float = 300.0
+    """After which an earlier question counts half."""
     quiet_records: int = 20_000
     """A session whose last window in the compacted topic is this many records of its partition old gets a
     new one, so that it does not make a rebuild long."""
@@ -196,9 +211,32 @@ class EngineSettings:
     def __post_init__(self) -> None:
         for name in ("max_sessions", "step_tokens", "commit_every", "quiet_records", "credits"):
             _require(getattr(self, name) > 0, f"engine.{name}", "positive", getattr(self, name))
-        for name in ("threads", "total_cells", "max_deferrals"):
+        for name in ("threads", "total_cells", "max_deferrals", "promoted_questions"):
             _require(getattr(self, name) >= 0, f"engine.{name}", "zero or positive", getattr(self, name))
-        _require(self.stuck_after_s > 0, "engine.stuck_after_s", "positive", self.stuck_after_s)
+        for name in ("promotion_half_life_s", "stuck_after_s"):
+            _require(getattr(self, name) > 0, f"engine.{name}", "positive", getattr(self, name))
+
+
+@dataclass(frozen=True, slots=True)
+class RiskSettings:
+    """How the risk of the fast path is watched while it serves."""
+
+    check_share: float = 0.02
+    """Share of the gate's fast answers that is checked against the full path in idle time; 0 switches it off."""
+    budget: float = 0.02
+    """False-accept rate that a class may have: share of its fast answers that differ from the full path's."""
+    level: float = 0.05
+    """Probability of a false alarm within ``horizon`` checks of a class whose rate is within the budget."""
+    horizon: int = 5_000
+    tau_step: float = 1.0
+    """By how much an alarm raises tau, in logits, before the next one closes the class."""
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.check_share <= 1, "risk.check_share", "0..1", self.check_share)
+        for name in ("budget", "level"):
+            _require(0 < getattr(self, name) < 1, f"risk.{name}", "between 0 and 1", getattr(self, name))
+        for name in ("horizon", "tau_step"):
+            _require(getattr(self, name) > 0, f"risk.{name}", "positive", getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +297,7 @@ class Config:
 
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
+    risk: RiskSettings = field(default_factory=RiskSettings)
     board: BoardSettings = field(default_factory=BoardSettings)
     transport: TransportSettings = field(default_factory=TransportSettings)
     api: ApiSettings = field(default_factory=ApiSettings)

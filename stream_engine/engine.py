@@ -29,6 +29,7 @@ from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.runner import Runner, SegmentResult
 from stream_engine.model.step import Segment
 from stream_engine.plan import PlannedSession, Planner
+from stream_engine.promoted import PromotedQuestions
 from stream_engine.publish import Publication
 from stream_engine.queries import QueryDesk, not_found, question_too_long, ready_distribution, unsupported
 from stream_engine.router import Router
@@ -44,6 +45,7 @@ COUNTERS = (
     "commits_total", "records_total", "bars_total", "late_bars_total", "duplicates_total", "replayed_total",
     "steps_total", "step_tokens_total", "step_seconds_total", "prepositions_total", "prepositions_skipped_total",
     "answers_fast_total", "answers_fallthrough_total", "answers_cold_total", "queries_refused_total",
+    "questions_promoted_total", "questions_demoted_total", "promoted_reads_total",
     "swaps_total", "swaps_prepared_total", "evictions_total", "batches_refused_total",
 )  # fmt: skip
 """Exported from the start: a counter that first appears with its first event hides that event from ``rate()``."""
@@ -76,9 +78,9 @@ class Engine:
         self._runner = runner
         self.publication = publication
         self._emit = emit
+        self._certain = gate.certain
         self._generic = generic_entry(builder)
         self._envelope = envelope_entry(builder)
-        self._certain = gate.certain
         self.ingest = Ingest(
             self.boot_id,
             self.sessions,
@@ -89,6 +91,13 @@ class Engine:
             self.drop_session,
             settings.quiet_records,
         )
+        self.promoted = PromotedQuestions(
+            settings,
+            builder,
+            publication,
+            lambda session_id: [entry.key for entry in self.standing.entries(session_id)],
+            self.counters,
+        )
         self.queries = QueryDesk(
             builder,
             self.router,
@@ -97,6 +106,7 @@ class Engine:
             self.scheduler,
             self.ingest.partitions,
             publication,
+            self.promoted,
             self.counters,
         )
         self._planner = Planner(
@@ -113,10 +123,10 @@ class Engine:
     # --- sessions ------------------------------------------------------------------------------------
 
     def entries(self, session: Session) -> tuple[Entry, ...]:
-        """The decision points of a session: generic header, standing queries, tool envelope."""
+        """The decision points of a session: header, standing queries, tool envelope, promoted questions."""
         generic = () if self.settings.preposition == "off" else (self._generic,)
         envelope = (self._envelope,) if session.awaiting_tool else ()
-        return (*generic, *self.standing.entries(session.id), *envelope)
+        return (*generic, *self.standing.entries(session.id), *envelope, *self.promoted.entries(session.id))
 
     def _open_session(self, session_id: str, source: Source | None) -> Session:
         session = self.sessions[session_id] = Session(session_id, self.builder, source)
@@ -135,6 +145,7 @@ class Engine:
         self.budget.release(session.id)
         self.publication.closed(session)
         self.standing.forget_session(session.id)
+        self.promoted.forget_session(session.id)
         if session.source is not None and (owned := self.ingest.partitions.get(session.source)) is not None:
             owned.sessions.discard(session.id)
             if session.has_window:
@@ -197,6 +208,7 @@ class Engine:
             self.unregister(previous.id)
         query = self.standing.put(request, route.question_class.name)
         for session in self.sessions.values():
+            self.promoted.registered(session.id)
             if not covers(query.session, session.id) or self.standing.answered(session.id, query.id):
                 continue
             if query.question in session.ready:
@@ -222,6 +234,7 @@ class Engine:
         """One step: plan, forward, publish. False when there was nothing to run."""
         self.publication.heartbeat()
         self.queries.retry_waiting()
+        self.promoted.look(self.sessions)
         planned = self._planner.plan()
         if not planned:
             return False

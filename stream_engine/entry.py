@@ -16,6 +16,8 @@ GENERIC_KEY = ""
 class EntryKind(Enum):
     GENERIC = "generic"
     STANDING = "standing"
+    PROMOTED = "promoted"
+    """An ad-hoc question that is asked often. Like the generic header it takes no cells from another session."""
     ENVELOPE = "envelope"
 
 

@@ -59,6 +59,11 @@ class Publication:
         if self._board is not None and session.id in self._handles:
             self._board.consume(self._handles[session.id], key)
 
+    def reads(self, session: Session, key: str) -> int:
+        """How often API processes have read this entry since it is on the board."""
+        handle = self._handles.get(session.id)
+        return self._board.reads(handle, key) if self._board is not None and handle is not None else 0
+
     def closed(self, session: Session) -> None:
         handle = self._handles.pop(session.id, None)
         if self._board is not None and handle is not None:
@@ -121,5 +126,5 @@ def board_meta(profile: Profile, gate: Gate, topics: tuple[str, ...] = ()) -> Bo
         answers=dict(gate.answers),
         generic_class=profile.generic_class.name,
         noise=gate.noise,
-    )
         confidence=dict(gate.confidence),
+    )

@@ -15,10 +15,11 @@ from stream_engine.messages import Answer, ErrorReply, Query
 from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.runner import Logits
 from stream_engine.partitions import PartitionTable
+from stream_engine.promoted import PromotedQuestions
 from stream_engine.publish import Publication
 from stream_engine.ready import ReadyDistribution, StateFlag
 from stream_engine.router import Router
-from stream_engine.scheduler import QueryReply, QueryWork, Scheduler
+from stream_engine.scheduler import Lane, QueryReply, QueryWork, Scheduler
 from stream_engine.session import ResidentBranch, Session, SessionState
 
 RETRY_AFTER_S = 1.0
@@ -46,6 +47,7 @@ class QueryDesk:
         scheduler: Scheduler,
         partitions: PartitionTable,
         publication: Publication,
+        promoted: PromotedQuestions,
         counters: dict[str, float],
     ) -> None:
         self._builder = builder
@@ -55,6 +57,7 @@ class QueryDesk:
         self._scheduler = scheduler
         self._partitions = partitions
         self._publication = publication
+        self._promoted = promoted
         self._counters = counters
         self._waiting: list[_Asked] = []
 
@@ -82,6 +85,8 @@ class QueryDesk:
             work.first = logits
             assert work.cell is not None
             session.branches.append(ResidentBranch(work.entry, work.cell))
+            ready = ready_distribution(logits, len(session.tokens) + len(work.entry))
+            self._promoted.decoded(session, work.query.question, ready)
         finished = logits.top1 == self._builder.end_token or logits.top1 in self._builder.answers
         if not finished and len(work.generated) < self._builder.profile.max_answer_tokens:
             return
@@ -95,12 +100,12 @@ class QueryDesk:
             tokens=work.generated,
             class_name=work.class_name,
             gate=None,
+            confidence=self._gate.certain,
             entry_tokens=len(work.entry),
             reused_tokens=work.reused,
             now_ms=_now_ms(),
             latency_us=int((time.monotonic() - work.since) * 1e6),
         )
-            confidence=self._gate.certain,
         self._counters[f"answers_{answer.path}_total"] += 1
         work.reply(answer)
 
@@ -157,9 +162,13 @@ class QueryDesk:
                 # A caller may waive the gap, but neither an answer without a word nor a window that is too short.
                 servable = decision.word is not None and decision.reason is not GateReason.WARMING_UP
                 if decision.fires or (query.path == "fast" and servable):
+                    if exact is not None:
+                        self._promoted.asked(session, query.question, class_name)
                     self._counters["answers_fast_total"] += 1
                     asked.reply(self._fast_answer(asked, session, ready, class_name, decision))
                     return
+            if self._promoted.asked(session, query.question, class_name):
+                self._scheduler.add(Lane.LONE, session.id)
             if query.path == "fast":
                 self._counters["queries_refused_total"] += 1
                 message = f"session {session.id!r} has no ready distribution for this question at the moment"
@@ -184,6 +193,7 @@ class QueryDesk:
             tokens=[ready.top1],
             class_name=class_name,
             gate=decision,
+            confidence=decision.confidence,
             entry_tokens=0,  # no entry was run for this answer
             reused_tokens=0,
             now_ms=_now_ms(),
@@ -193,7 +203,6 @@ class QueryDesk:
 
 def ready_distribution(logits: Logits, position: int) -> ReadyDistribution:
     """The distribution at decision point ``position`` (Eq. 1)."""
-            confidence=decision.confidence,
     return ReadyDistribution(
         position,
         logits.top1,

@@ -106,6 +106,7 @@ def _gauges(engine: Engine) -> dict[str, float]:
         "cells_resident": cells,
         "cells_total": engine.budget.shape.total,
         "standing_queries": len(engine.standing.all()),
+        "questions_promoted": engine.promoted.count,
         "queue_queries": len(engine.scheduler.queries),
         "queue_queries_waiting": engine.queries.waiting,
         "queue_commits": len(engine.scheduler.commits),
