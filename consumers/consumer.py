@@ -48,6 +48,7 @@ ABSENT_WAIT_MS = 200
 PAUSED_POLL_MS = 10
 """The same as ``POLL_MS`` while the credits that end the pause are awaited from the engine."""
 COMMIT_EVERY_S, COMMIT_RETRY_S, COMMIT_LOST_AFTER_S = 0.5, 2.0, 30.0
+PROOF_EVERY_S = 3.0
 REPORT_EVERY_S, LOG_EVERY_S = 1.0, 30.0
 MAX_BATCHES_IN_FLIGHT = 256
 """Well under the socket's own bound, where a send would block."""
@@ -83,6 +84,7 @@ class Consumer:
         self._starts = Starts(config, source, windows, lambda message: self._link.send(message))
         self._next_commit = 0.0
         self._commit_deadline: float | None = None
+        self._next_proof = 0.0
         self._next_report = 0.0
         self._next_log = time.monotonic() + LOG_EVERY_S
         self.metrics = ConsumerMetrics()
@@ -165,6 +167,7 @@ class Consumer:
                 return  # of an assignment that is over
             if isinstance(message, Refused):
                 log.warning("%s refused by the engine: %s: starting it again", stream.partition, message.reason)
+                self._next_proof = 0.0  # another member may have it
                 stream.reset(now)
                 return
             if isinstance(message, Evaluations):
@@ -288,12 +291,16 @@ class Consumer:
 
     def _points(self) -> dict[Partition, CommitPoint]:
         """What is settled and not committed yet."""
-        points = {}
-        for partition, stream in self._streams.items():
-            point = stream.commit_point
-            if point is not None and point.offset > stream.committed:
-                points[partition] = point
-        return points
+        return {p: point for p, stream in self._streams.items() if (point := stream.due_point) is not None}
+
+    def _proof(self, now: float) -> dict[Partition, CommitPoint]:
+        """For a static member, now and then: what is committed already, once more. kafka-python 3.0.12 tells of
+        another member under its id by a commit only, not by its heartbeats."""
+        if self._config.kafka.group_instance_id is None or now < self._next_proof:
+            return {}
+        self._next_proof = now + PROOF_EVERY_S
+        streaming = (p for p, stream in self._streams.items() if stream.state is StreamState.STREAMING)
+        return {p: point for p in streaming if (point := self._streams[p].commit_point) is not None}
 
     def _commit(self, now: float) -> None:
         for outcome in self._source.commits():
@@ -310,6 +317,8 @@ class Consumer:
         points = self._points()
         self._source.commit_on_revoke(points)
         waiting = self._commit_deadline is not None and now < self._commit_deadline
+        if not waiting:
+            points = points or self._proof(now)
         if points and not waiting and now >= self._next_commit:
             self._source.commit(points)
             self._commit_deadline = now + COMMIT_LOST_AFTER_S

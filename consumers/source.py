@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import (
+    FencedInstanceIdError,
     KafkaError,
     LogTruncationError,
     NoOffsetForPartitionError,
@@ -29,7 +30,7 @@ from kafka.structs import MemberState
 from consumers.client import client_options
 from consumers.offsets import CommitPoint
 from consumers.reasons import RawRecord
-from stream_engine.config import KafkaSettings
+from stream_engine.config import ConfigError, KafkaSettings
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +66,16 @@ class SourceEvent:
     partition: Partition
 
 
+class InstanceIdTaken(ConfigError):
+    """Another consumer of the group joined under our ``kafka.group_instance_id``: Kafka fences the older one."""
+
+    def __init__(self, group_id: str, instance_id: str | None) -> None:
+        super().__init__(
+            f"kafka.group_instance_id = {instance_id!r}: another consumer of group {group_id!r} has joined under "
+            "this id and taken this one's place; give each consumer an id of its own"
+        )
+
+
 class SourceUnavailable(RuntimeError):
     """The broker did not answer a lookup in time; the caller tries again later."""
 
@@ -73,6 +84,7 @@ class KafkaSource:
     """One member of the consumer group, for the topics given."""
 
     def __init__(self, settings: KafkaSettings, topics: Iterable[str]) -> None:
+        self._member = settings.group_id, settings.group_instance_id
         self._events: queue.SimpleQueue[SourceEvent] = queue.SimpleQueue()
         self._commits: queue.SimpleQueue[dict[Partition, CommitPoint] | Exception] = queue.SimpleQueue()
         self._on_revoke: Mapping[Partition, CommitPoint] = {}
@@ -80,6 +92,7 @@ class KafkaSource:
         self._consumer = KafkaConsumer(
             **client_options(settings),
             group_id=settings.group_id,
+            group_instance_id=settings.group_instance_id,
             client_id=f"{settings.group_id}-consumer",
             enable_auto_commit=False,
             # A position outside the log raises: a jump is the configured, logged choice of plan_rebuild.
@@ -96,7 +109,8 @@ class KafkaSource:
         self._consumer.subscribe(list(topics), listener=_Listener(self))
 
     def poll(self, timeout_ms: int, max_records: int) -> dict[Partition, list[RawRecord]]:
-        """Records per partition, in offset order. Raises KafkaError only where trying again cannot help."""
+        """Records per partition, in offset order. Raises InstanceIdTaken, and KafkaError only where trying again
+        cannot help."""
         if self._consumer.group_metadata().state != MemberState.STABLE:
             # A join that completes between two polls is thrown away and begun again: short polls never get in.
             timeout_ms = max(timeout_ms, JOINING_POLL_MS)
@@ -110,6 +124,8 @@ class KafkaSource:
         except LogTruncationError as error:
             self._position_lost(error.divergent_offsets)
             return {}
+        except FencedInstanceIdError:
+            raise InstanceIdTaken(*self._member) from None
         except RetriableError as error:
             log.warning("polling failed, trying again: %s: %s", type(error).__name__, error)
             time.sleep(RETRY_PAUSE_S)
@@ -204,8 +220,11 @@ class KafkaSource:
         return highwater
 
     def commit(self, points: Mapping[Partition, CommitPoint]) -> None:
-        """Start a commit; its outcome comes from ``commits``."""
-        self._consumer.commit_async(_to_kafka(points), callback=self._committed)
+        """Start a commit; its outcome comes from ``commits``. Raises InstanceIdTaken."""
+        try:
+            self._consumer.commit_async(_to_kafka(points), callback=self._committed)
+        except FencedInstanceIdError:
+            raise InstanceIdTaken(*self._member) from None
 
     def commits(self) -> list[dict[Partition, CommitPoint] | Exception]:
         """Outcomes of commits since the last call: what was committed, or the error."""
@@ -247,7 +266,7 @@ class KafkaSource:
             # Sent before this member rejoins, so before the next owner may commit; a later one could go back.
             try:
                 self.commit(points)
-            except KafkaError as error:
+            except (KafkaError, InstanceIdTaken) as error:
                 log.warning("no commit at the revocation of %s: %s", ", ".join(map(str, points)), error)
         for partition in taken:
             self._events.put(SourceEvent(Change.REVOKED, partition))

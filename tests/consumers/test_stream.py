@@ -90,6 +90,26 @@ def test_a_reset_drops_what_is_in_flight_and_keeps_what_is_settled(stream: Parti
     assert stream.committed == 5  # what was settled and never committed is still to be committed
 
 
+def test_a_chosen_start_is_committed_once_windows_of_an_earlier_topic_are_gone() -> None:
+    stream = PartitionStream(Partition("bars", 0))
+    assert stream.due_point is None
+    stream.begin(RebuildPlan(5, 5, chosen=True), 9)
+    assert stream.settled is not None
+    stream.settled.hold(5)
+    assert stream.due_point is None
+    stream.settled.release(5)
+    assert stream.due_point == CommitPoint(5, 5)
+    stream.committed = 5
+    assert stream.due_point is None
+
+
+def test_a_start_that_was_committed_is_not_committed_again(stream: PartitionStream) -> None:
+    assert stream.due_point is None
+    stream.accept(parsed(o5=GOOD))
+    stream.acknowledge(ack(stream, 5))
+    assert stream.due_point == CommitPoint(6, 6)
+
+
 def test_resets_without_progress_wait_longer(stream: PartitionStream) -> None:
     waits = []
     for generation in range(10, 20):

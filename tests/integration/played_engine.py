@@ -31,7 +31,7 @@ from stream_engine.messages import (
 )
 from stream_engine.transport import EngineLink, EngineServer, Peer
 
-PATIENCE_S = 40.0
+PATIENCE_S = 90.0
 START_US = 1_700_000_000_000_000
 
 
