@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import random
 import time
+from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -16,12 +18,13 @@ from query_api.schemas import AnswerBody
 from stream_engine.board import BoardError, BoardMeta, BoardReader, Miss, ReadySlot
 from stream_engine.freshness import unmet_bound
 from stream_engine.gate import Gate, GateDecision, GateReason
-from stream_engine.messages import Query
+from stream_engine.messages import Check, Query
 
 log = logging.getLogger(__name__)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LIVE, INCOMPLETE = "LIVE", "INCOMPLETE"
+MAX_CHECKS = 64
 
 
 class Outcome(Enum):
@@ -38,7 +41,12 @@ class Outcome(Enum):
 
 
 class FastPath:
-    """One worker's view of the board. The engine may start later or again; until then every read is a miss."""
+    """One worker's view of the board. The engine may start later or again; until then every read is a miss.
+
+    ``checks`` are the answers that the gate let through and that chance has picked, one in ``check_share``: the
+    caller hands them to the engine once their replies are sent. An exact match is the full path's own distribution
+    and needs no check.
+    """
 
     def __init__(
         self,
@@ -46,13 +54,18 @@ class FastPath:
         worker: int,
         profile_digest: str | None,
         metrics: ApiMetrics,
+        check_share: float = 0.0,
         clock_ms: Callable[[], float] = lambda: time.time() * 1000,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self._path = path
         self._worker = worker
         self._profile_digest = profile_digest
         self._metrics = metrics
+        self._check_share = check_share
         self._clock_ms = clock_ms
+        self._chance = chance
+        self.checks: deque[Check] = deque(maxlen=MAX_CHECKS)
         self._reader: BoardReader | None = None
         self._problem = ""
         self._meta: BoardMeta | None = None
@@ -116,6 +129,8 @@ class FastPath:
             return None, Outcome.NOT_FRESH
         decision = gate.decide(slot.ready, route.question_class, exact=exact, flags=slot.evidence.flags)
         if decision.fires:
+            if not exact and route.question_class and self._chance() < self._check_share:
+                self.checks.append(_check(query, route.question_class, slot))
             return self._body(query, slot, meta, decision), decision.reason
         # A caller may waive the gap, but neither an answer that has no word nor a window that is too short.
         servable = decision.word is not None and decision.reason is not GateReason.WARMING_UP
@@ -178,6 +193,20 @@ class FastPath:
 def gate_of(meta: BoardMeta) -> Gate:
     """The engine's gate, as its board tells it."""
     return Gate(meta.classes, meta.answers, meta.noise, meta.calibration_digest, meta.confidence)
+
+
+def _check(query: Query, question_class: str, slot: ReadySlot) -> Check:
+    ready = slot.ready
+    return Check(
+        query.session,
+        query.question,
+        question_class,
+        slot.evidence.session_version,
+        ready.position,
+        ready.top1,
+        ready.gap,
+        slot.token_hash,
+    )
 
 
 def rfc3339(time_us: int) -> str:

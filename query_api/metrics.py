@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
-from stream_engine.messages import Status
+from stream_engine.messages import Calibration, Status
 
 MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -57,6 +57,12 @@ class ApiMetrics:
             buckets=ANSWER_BUCKETS_S,
             registry=self._registry,
         )
+        self._checks = Counter(
+            "query_api_checks",
+            "Fast answers picked for a check, by whether the engine took them",
+            ("outcome",),
+            registry=self._registry,
+        )
         self._subscribers = Gauge(
             "query_api_event_subscribers",
             "Open event streams",
@@ -83,6 +89,9 @@ class ApiMetrics:
 
     def answer(self, path: str, seconds: float) -> None:
         self._answer_child(path).observe(seconds)
+
+    def check(self, sent: bool) -> None:
+        self._checks.labels("sent" if sent else "dropped").inc()
 
     def subscribers(self, change: int) -> None:
         self._subscribers.inc(change)
@@ -125,6 +134,45 @@ def _conservation(status: Status) -> Iterable[Metric]:
             settled.add_metric((*where, outcome), getattr(counts, outcome))
     yield consumed
     yield settled
+
+
+def _risk(calibration: Calibration) -> Iterable[Metric]:
+    """The gate of each question class, and what checks of its fast answers say about it."""
+    for name, value, text in (
+        ("checks", "checks_total", "Fast answers that were compared with the full path's"),
+        ("false_accepts", "false_accepts_total", "Those that differed"),
+    ):
+        counter = CounterMetricFamily(f"stream_engine_risk_{name}", text, labels=("class",))
+        for one in calibration.classes:
+            counter.add_metric((one.class_,), getattr(one, value))
+        yield counter
+    for name, value, text in (
+        ("gate_tau", "tau", "Gap in logits that an answer needs"),
+        ("gate_open", "open", "Whether the class has a fast path"),
+        ("risk_budget", "budget", "False-accept rate that the class may have"),
+        ("risk_lower", "lower", "Anytime-valid lower bound of its false-accept rate under the present tau"),
+        ("risk_upper", "upper", "Anytime-valid upper bound of the same"),
+        ("risk_evidence", "evidence", "The detector's evidence of a rate above the budget"),
+        ("risk_threshold", "threshold", "Evidence at which tau is raised, then the class closed"),
+    ):
+        gauge = GaugeMetricFamily(f"stream_engine_{name}", text, labels=("class",))
+        for one in calibration.classes:
+            gauge.add_metric((one.class_,), float(getattr(one, value)))
+        yield gauge
+    rate = GaugeMetricFamily("stream_engine_risk_rate", "Share of its checks that differed", labels=("class",))
+    state = GaugeMetricFamily("stream_engine_risk_state", "1 for the class's state", labels=("class", "state"))
+    for one in calibration.classes:
+        if one.rate is not None:
+            rate.add_metric((one.class_,), one.rate)
+        state.add_metric((one.class_, one.state), 1.0)
+    yield rate
+    yield state
+    dropped = CounterMetricFamily(
+        "stream_engine_risk_checks_dropped", "Checks that could not be made, by reason", labels=("reason",)
+    )
+    for reason, count in calibration.dropped.items():
+        dropped.add_metric((reason,), count)
+    yield dropped
 
 
 class _EngineCollector(Collector):
@@ -171,6 +219,7 @@ class _EngineCollector(Collector):
             lag.add_metric(tuple(partition.rsplit("/", 1)), records)
         yield lag
         yield from _conservation(status)
+        yield from _risk(status.calibration)
         for name, value in status.counters.items():
             yield CounterMetricFamily(f"stream_engine_{name}", f"Engine counter {name}", value)
         for name, value in status.gauges.items():

@@ -11,10 +11,12 @@ from query_api.errors import ErrorEnvelope, invalid
 from stream_engine.messages import (
     Answer,
     AnswerChanged,
+    Calibration,
     Committed,
     OffsetBound,
     PathRequest,
     Query,
+    RiskChanged,
     SessionInfo,
     StandingPut,
     StandingQuery,
@@ -109,6 +111,10 @@ class CommittedBody(Committed, frozen=True, tag=False):
     """Data of a ``committed`` event."""
 
 
+class RiskChangedBody(RiskChanged, frozen=True, tag=False):
+    """Data of a ``risk_changed`` event: risk control has raised a class's tau, or closed its fast path."""
+
+
 class ConnectedBody(msgspec.Struct, frozen=True):
     """Data of a ``connected`` event: the newest answers as of ``sequence`` follow it, then newer events only.
     ``resync`` says why a stream starts over: ``engine_restarted`` or ``gap``; None at the beginning."""
@@ -188,6 +194,8 @@ _DOCUMENTED = (
     AnswerBody,
     AnswerChangedBody,
     CommittedBody,
+    RiskChangedBody,
+    Calibration,
     ConnectedBody,
     HeartbeatBody,
     StreamEndBody,

@@ -11,7 +11,7 @@ from stream_engine.board import BoardWriter
 from stream_engine.budget import BudgetShape
 from stream_engine.calibration import CALIBRATION_FILE, Calibration, CalibrationError, Identity, mismatch
 from stream_engine.config import Config, ConfigError, EngineSettings
-from stream_engine.engine import Engine
+from stream_engine.engine import UNWATCHED, Engine
 from stream_engine.gate import ClassGate, FastAnswer, Gate
 from stream_engine.messages import Event
 from stream_engine.model.builder import TokenBuilder
@@ -162,4 +162,6 @@ def build_engine(
             max(board.api.workers, API_WORKERS),
             board.board.lease_s,
         )
-    return Engine(settings, builder, runner, shape, gate, Publication(writer, builder.profile, gate), emit)
+    publication = Publication(writer, builder.profile, gate)
+    risk = board.risk if board is not None else UNWATCHED
+    return Engine(settings, builder, runner, shape, gate, publication, emit, risk)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from uuid import uuid4
 
 from stream_engine.answers import build_evaluation, event_time
 from stream_engine.budget import BudgetShape, CellBudget
-from stream_engine.config import EngineSettings
+from stream_engine.config import EngineSettings, RiskSettings
 from stream_engine.entry import (
     Entry,
     EntryKind,
@@ -22,7 +23,7 @@ from stream_engine.entry import (
     envelope_entry,
     generic_entry,
 )
-from stream_engine.gate import Gate
+from stream_engine.gate import ClassGate, Gate
 from stream_engine.ingest import Ingest
 from stream_engine.messages import Committed, ErrorReply, Event, StandingPut, StandingQuery
 from stream_engine.model.builder import TokenBuilder
@@ -32,14 +33,17 @@ from stream_engine.plan import PlannedSession, Planner
 from stream_engine.promoted import PromotedQuestions
 from stream_engine.publish import Publication
 from stream_engine.queries import QueryDesk, not_found, question_too_long, ready_distribution, unsupported
+from stream_engine.risk import RiskMonitor
 from stream_engine.router import Router
 from stream_engine.scheduler import Lane, Scheduler
 from stream_engine.session import ResidentBranch, Session, SessionState, Source
 from stream_engine.standing import StandingRegistry, covers
+from stream_engine.verification import VerificationDesk
 
 log = logging.getLogger(__name__)
 
 SELF_TEST_S = 5.0
+UNWATCHED = RiskSettings(check_share=0.0)
 
 COUNTERS = (
     "commits_total", "records_total", "bars_total", "late_bars_total", "duplicates_total", "replayed_total",
@@ -63,6 +67,7 @@ class Engine:
         gate: Gate,
         publication: Publication,
         emit: Callable[[Event], None] = lambda event: None,
+        risk: RiskSettings = UNWATCHED,
     ) -> None:
         self.boot_id = uuid4().hex
         self.settings = settings
@@ -98,6 +103,17 @@ class Engine:
             lambda session_id: [entry.key for entry in self.standing.entries(session_id)],
             self.counters,
         )
+        self._gate = gate
+        self.verification = VerificationDesk(
+            RiskMonitor(risk, gate.classes),
+            gate.noise,
+            builder,
+            self.sessions,
+            self.budget,
+            self.scheduler,
+            self._apply_gates,
+            emit,
+        )
         self.queries = QueryDesk(
             builder,
             self.router,
@@ -108,6 +124,7 @@ class Engine:
             publication,
             self.promoted,
             self.counters,
+            self.verification.sample,
         )
         self._planner = Planner(
             settings,
@@ -235,6 +252,8 @@ class Engine:
         self.publication.heartbeat()
         self.queries.retry_waiting()
         self.promoted.look(self.sessions)
+        if not (self.scheduler.queries or self.scheduler.commits):
+            self.verification.prune()
         planned = self._planner.plan()
         if not planned:
             return False
@@ -283,8 +302,17 @@ class Engine:
             resident = self.budget.base_of(session.id) is not None
             assert resident or session.resident == 0, f"session {session.id!r}: cells counted without an extent"
 
+    def _apply_gates(self, classes: Mapping[str, ClassGate]) -> None:
+        """Answers of this process and of every reader of the board obey at once."""
+        self._gate = replace(self._gate, classes=classes)
+        self.queries.use_gate(self._gate)
+        self.publication.use_gate(self._gate)
+
     def _finish(self, one: PlannedSession, result: SegmentResult) -> None:
         session = one.session
+        if one.check is not None:
+            self.verification.finish(one.check, result.branches[0])
+            return
         if one.second:
             assert session.second is not None
             session.second.resident += len(one.append)

@@ -15,7 +15,7 @@ from stream_engine.entry import Entry, EntryKind, common_prefix
 from stream_engine.messages import Rejected
 from stream_engine.model.runner import Runner
 from stream_engine.model.step import Branch, Segment
-from stream_engine.scheduler import CommitWork, Lane, QueryWork, Scheduler, choose_riders
+from stream_engine.scheduler import CheckWork, CommitWork, Lane, QueryWork, Scheduler, choose_riders
 from stream_engine.session import SecondSlab, Session, SessionState
 
 
@@ -23,7 +23,8 @@ from stream_engine.session import SecondSlab, Session, SessionState
 class PlannedSession:
     """One session's part of a step. ``base`` is None for a commit that runs no tokens (tokens-only session).
     ``commit`` is set when this step begins or continues one; ``second`` when the segment fills the second
-    slab instead of the live one. ``refused`` are queries whose entry is too long for the session's share."""
+    slab instead of the live one. ``refused`` are queries whose entry is too long for the session's share. With a
+    ``check`` the one branch is that of an earlier boundary, and nothing of the session changes."""
 
     session: Session
     base: int | None
@@ -35,6 +36,7 @@ class PlannedSession:
     queries: list[QueryWork] = field(default_factory=list)
     refused: list[QueryWork] = field(default_factory=list)
     branches: list[Branch] = field(default_factory=list)
+    check: CheckWork | None = None
 
     @property
     def reaches_end(self) -> bool:
@@ -109,6 +111,8 @@ class Planner:
                 self._plan_second_slab(step, session_id)
             elif selection.lane is not None:
                 self._plan_lone(step, session_id, selection.lane)
+        if selection.check is not None:
+            self._plan_check(step, selection.check)
         return list(step.planned.values())
 
     def _plan_commit(self, step: _Step, session: Session) -> None:
@@ -258,6 +262,13 @@ class Planner:
         if not append:
             step.add(planned)
         self._place_riders(step, planned, riders.riding)
+
+    def _plan_check(self, step: _Step, work: CheckWork) -> None:
+        """The full path of an earlier boundary. Its cells are free again after the step."""
+        session = self._sessions[work.check.session]
+        planned = step.add(PlannedSession(session, self._budget.base_of(session.id), check=work))
+        cell = max(session.scratch_end, session.resident)
+        planned.branches.append(Branch(work.entry, cell, sees=work.boundary))
 
     def _plan_second_slab(self, step: _Step, session_id: str) -> None:
         session = self._sessions[session_id]

@@ -78,6 +78,12 @@ class Publication:
         if self._board is not None:
             self._board.drop_partition(self._topic_index(source), source.partition)
 
+    def use_gate(self, gate: Gate) -> None:
+        """Risk control has moved it. META is replaced in one store, and readers look at it for every answer."""
+        self._gate = gate
+        if self._board is not None:
+            self._board.set_meta(board_meta(self._profile, gate, tuple(self._topics)))
+
     def heartbeat(self) -> None:
         if self._board is not None:
             self._board.heartbeat()

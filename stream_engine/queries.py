@@ -4,7 +4,7 @@ freshness bounds are met."""
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from stream_engine.answers import build_answer
@@ -35,8 +35,12 @@ class _Asked:
     deadline: float
 
 
+Sampled = Callable[[Session, str, str, ReadyDistribution], None]
+
+
 class QueryDesk:
-    """Takes queries in and sees them to their reply. Every query gets exactly one."""
+    """Takes queries in and sees them to their reply. Every query gets exactly one. ``sampled`` is told of each
+    answer that the gate let through, after its reply."""
 
     def __init__(
         self,
@@ -49,6 +53,7 @@ class QueryDesk:
         publication: Publication,
         promoted: PromotedQuestions,
         counters: dict[str, float],
+        sampled: Sampled,
     ) -> None:
         self._builder = builder
         self._router = router
@@ -59,12 +64,17 @@ class QueryDesk:
         self._publication = publication
         self._promoted = promoted
         self._counters = counters
+        self._sampled = sampled
         self._waiting: list[_Asked] = []
 
     @property
     def waiting(self) -> int:
         """Queries whose freshness bounds are not met yet."""
         return len(self._waiting)
+
+    def use_gate(self, gate: Gate) -> None:
+        """Risk control has moved it."""
+        self._gate = gate
 
     def ask(self, query: Query, reply: QueryReply) -> None:
         """Answer now, after a step, or once the query's bounds are met (at most ``wait_ms`` from now)."""
@@ -166,6 +176,8 @@ class QueryDesk:
                         self._promoted.asked(session, query.question, class_name)
                     self._counters["answers_fast_total"] += 1
                     asked.reply(self._fast_answer(asked, session, ready, class_name, decision))
+                    if decision.fires and exact is None and class_name is not None:
+                        self._sampled(session, query.question, class_name, ready)
                     return
             if self._promoted.asked(session, query.question, class_name):
                 self._scheduler.add(Lane.LONE, session.id)

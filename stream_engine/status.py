@@ -93,6 +93,7 @@ def status(
         lag,
         counters,
         _gauges(engine),
+        engine.verification.calibration(),
         {partition: RecordCounts(**total) for partition, total in records.items()},
     )
 
@@ -110,6 +111,7 @@ def _gauges(engine: Engine) -> dict[str, float]:
         "queue_queries": len(engine.scheduler.queries),
         "queue_queries_waiting": engine.queries.waiting,
         "queue_commits": len(engine.scheduler.commits),
+        "queue_checks": len(engine.scheduler.checks),
         **{f"queue_{lane.value}": len(engine.scheduler.lanes[lane]) for lane in Lane},
     }
 

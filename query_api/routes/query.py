@@ -6,6 +6,7 @@ import time
 
 import msgspec
 from fastapi import APIRouter, Request
+from starlette.background import BackgroundTask
 from starlette.responses import Response
 
 from query_api.errors import invalid
@@ -31,7 +32,10 @@ async def ask(request: Request, session: str) -> Response:
     answer = await answer_query(state, body.message(checked_id(session, "session")))
     latency_ns = time.perf_counter_ns() - received_ns
     state.metrics.answer(answer.path, latency_ns / 1e9)
-    return reply_json(msgspec.structs.replace(answer, latency_us=latency_ns // 1000))
+    reply = reply_json(msgspec.structs.replace(answer, latency_us=latency_ns // 1000))
+    if state.fast_path.checks:
+        reply.background = BackgroundTask(state.hand_over_checks)  # runs once the reply is sent
+    return reply
 
 
 async def answer_query(state: ApiState, query: Query) -> AnswerBody:

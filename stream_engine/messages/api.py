@@ -8,6 +8,7 @@ import msgspec
 
 from stream_engine.messages.events import AnswerChanged
 from stream_engine.messages.records import Bar, RecordCounts
+from stream_engine.messages.risk import Calibration
 
 PathRequest = Literal["auto", "fast", "full"]
 PathTaken = Literal["fast", "fallthrough", "cold"]
@@ -137,7 +138,8 @@ class PartitionStatus(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True, tag=True):
-    """``counters`` and ``gauges`` are exported as metrics under their names, prefixed ``stream_engine_``."""
+    """``counters`` and ``gauges`` are exported as metrics under their names, prefixed ``stream_engine_``;
+    ``calibration`` is what ``GET /v1/calibration`` shows."""
 
     boot_id: str
     model: str
@@ -150,6 +152,7 @@ class Status(msgspec.Struct, frozen=True, tag=True):
     lag: dict[str, int]
     counters: dict[str, float]
     gauges: dict[str, float]
+    calibration: Calibration
     records: dict[str, RecordCounts] = {}
 
 

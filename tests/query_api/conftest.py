@@ -24,6 +24,7 @@ from stream_engine.gate import ClassGate, FastAnswer
 from stream_engine.messages import (
     Answer,
     AnswerChanged,
+    Calibration,
     Committed,
     ErrorReply,
     Event,
@@ -68,11 +69,14 @@ def committed(session: str = "AAPL", version: int = 43) -> Committed:
     return Committed(session, version, 1, "market.bars", 1, version - 1, "2026-01-02T03:05:05Z")
 
 
+CALIBRATION = Calibration("embedded", 0.02, 0.05, 5000, (), {}, 0)
+
+
 def status(**changes: Any) -> Status:
     values: dict[str, Any] = {
         "boot_id": "boot-a", "model": "embedded", "ready": True, "reasons": (), "uptime_s": 12.5,
         "oldest_work_s": 0.0, "consumers": 1, "partitions": (), "counters": {"commits_total": 3.0},
-        "gauges": {"sessions": 2.0}, "lag": {"market.bars/2": 5},
+        "gauges": {"sessions": 2.0}, "lag": {"market.bars/2": 5}, "calibration": CALIBRATION,
     }  # fmt: skip
     return Status(**(values | changes))
 

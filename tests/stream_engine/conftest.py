@@ -11,8 +11,8 @@ import pytest
 
 from stream_engine.board import BoardWriter
 from stream_engine.budget import BudgetShape
-from stream_engine.config import EngineSettings
-from stream_engine.engine import Engine
+from stream_engine.config import EngineSettings, RiskSettings
+from stream_engine.engine import UNWATCHED, Engine
 from stream_engine.gate import ClassGate, FastAnswer, Gate
 from stream_engine.messages import Ack, Answer, Assign, Bar, Batch, ErrorReply, Event, Query, Record, Restore
 from stream_engine.model.builder import TokenBuilder
@@ -57,7 +57,7 @@ class FakeRunner:
                 ]
                 start = segment.base + branch.cell
                 self.cells[start : start + len(branch.tokens)] = branch.tokens
-                branches.append(self.predict([*live, *reused, *branch.tokens]))
+                branches.append(self.predict([*live[: segment.trunk(branch)], *reused, *branch.tokens]))
             results.append(SegmentResult(tuple(branches)))
         return results
 
@@ -151,6 +151,7 @@ def make_bench(builder: TokenBuilder) -> Callable[..., Bench]:
         sessions: int = 3,
         share: int | None = None,
         board: BoardWriter | None = None,
+        risk: RiskSettings = UNWATCHED,
         **settings: Any,
     ) -> Bench:
         profile = builder.profile
@@ -172,6 +173,7 @@ def make_bench(builder: TokenBuilder) -> Callable[..., Bench]:
             gate,
             Publication(board, profile, gate),
             lambda event: bench.events.append(event),
+            risk,
         )
         bench = Bench(engine, runner, builder, shape, gate)
         return bench
