@@ -16,7 +16,6 @@ from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import (
     FencedInstanceIdError,
     KafkaError,
@@ -27,6 +26,7 @@ from kafka.errors import (
 )
 from kafka.structs import MemberState
 
+from consumers.assignor import TopicSpreadAssignor
 from consumers.client import client_options
 from consumers.offsets import CommitPoint
 from consumers.reasons import RawRecord
@@ -85,6 +85,7 @@ class KafkaSource:
 
     def __init__(self, settings: KafkaSettings, topics: Iterable[str]) -> None:
         self._member = settings.group_id, settings.group_instance_id
+        self._assignor = TopicSpreadAssignor()
         self._events: queue.SimpleQueue[SourceEvent] = queue.SimpleQueue()
         self._commits: queue.SimpleQueue[dict[Partition, CommitPoint] | Exception] = queue.SimpleQueue()
         self._on_revoke: Mapping[Partition, CommitPoint] = {}
@@ -104,7 +105,7 @@ class KafkaSource:
             heartbeat_interval_ms=min(3_000, settings.session_timeout_ms // 3),
             metadata_max_age_ms=30_000,  # partitions that are added are found within half a minute
             # Kept partitions stay live across a rebalance: re-reading one costs a rebuild of its sessions.
-            partition_assignment_strategy=[CooperativeStickyAssignor],
+            partition_assignment_strategy=[self._assignor],
         )
         self._consumer.subscribe(list(topics), listener=_Listener(self))
 
@@ -303,6 +304,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
         self._source._revoked(revoked, may_commit=True)
 
     def on_partitions_lost(self, lost: Iterable[Any]) -> None:
+        self._source._assignor.forget()
         self._source._revoked(lost, may_commit=False)
 
 

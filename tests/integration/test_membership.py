@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from consumers.source import InstanceIdTaken
+from consumers.source import Change, InstanceIdTaken, KafkaSource, Partition
 from stream_engine.config import ConfigError, KafkaSettings
 from tests.integration.played_engine import PATIENCE_S, Bench
 
@@ -103,3 +103,28 @@ def test_a_second_consumer_under_the_same_id_ends_the_first_by_name(bench: Bench
 def test_an_id_that_kafka_would_refuse_is_named(instance: str) -> None:
     with pytest.raises(ConfigError, match=r"kafka\.group_instance_id"):
         KafkaSettings(group_instance_id=instance)
+
+
+def test_two_members_have_half_of_each_topic_and_the_same_numbers(bench: Bench) -> None:
+    sources = [KafkaSource(bench.settings, bench.settings.source_topics) for _ in range(2)]
+    owned: list[set[Partition]] = [set(), set()]
+
+    def turn() -> None:
+        for source, mine in zip(sources, owned, strict=True):
+            source.poll(50, 1)
+            for event in source.events():
+                (mine.add if event.change is Change.ASSIGNED else mine.discard)(event.partition)
+
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while {len(mine) for mine in owned} != {4}:
+            assert time.monotonic() < deadline, owned
+            turn()
+        for mine in owned:
+            topics = bench.settings.source_topics
+            bars, trades = ({p.partition for p in mine if p.topic == topic} for topic in topics)
+            assert len(bars) == 2
+            assert bars == trades
+    finally:
+        for source in sources:
+            source.close(5.0)
