@@ -112,10 +112,9 @@ def build_gate(builder: TokenBuilder, calibration: Calibration | None = None) ->
     """The gate of a model: tau per class from its calibration, else its profile; every answer word as the
     fast-answer set."""
     profile = builder.profile
-    tau = dict(profile.tau)
+    classes = {answer_class.name: ClassGate(profile.tau[answer_class.name]) for answer_class in profile.classes}
     if calibration is not None:
-        tau |= {name: one.tau for name, one in calibration.classes.items()}
-    classes = {answer_class.name: ClassGate(tau[answer_class.name]) for answer_class in profile.classes}
+        classes |= {name: ClassGate(one.tau, one.open) for name, one in calibration.classes.items()}
     answers = {token: FastAnswer(*answer) for token, answer in builder.answers.items()}
     if calibration is None:
         return Gate(classes, answers, GATE_NOISE)

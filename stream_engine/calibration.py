@@ -54,8 +54,8 @@ class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The gate of one class at its tau on one sample.
 
     ``false_accepts`` are fast answers that differ from the full path's, ``rate`` their share of those that
-    fired, with a 95 % Wilson interval; ``budget`` is the smallest false-accept rate that this sample shows not to be
-    exceeded at the file's ``delta``; ``right`` is the share of fired answers that the numeric truth agrees with.
+    fired, with a 95 % Wilson interval; ``budget`` is the smallest false-accept rate that this sample can certify at
+    the file's ``delta``; ``right`` is the share of fired answers that the numeric truth agrees with.
     """
 
     sample: str
@@ -71,15 +71,22 @@ class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ClassCalibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One class: its threshold (logits), how it was chosen, whether P(true rate > r_max) <= delta holds for
-    windows like those of the certifying sample, the figures, and the probability of agreeing with the full path
-    over the gap (no steps where the class is not answered by the generic header)."""
+    """One class: its threshold (logits), how it was chosen, the figures, and the probability of agreeing with the
+    full path over the gap (no steps where the generic header does not answer the class).
+
+    ``certified`` says that P(true rate > r_max) <= delta holds for windows like those of the certifying sample.
+    ``smallest`` is the smallest tau with a measured rate within the budget, the paper's choice; ``provable`` the
+    smallest that can be certified; each None where there is none. ``open`` is False where no tau met the demands.
+    """
 
     tau: float
     chosen: str
     certified: bool
     measured: tuple[Measured, ...] = ()
     confidence: Knots = ()
+    open: bool = True
+    smallest: float | None = None
+    provable: float | None = None
 
 
 class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

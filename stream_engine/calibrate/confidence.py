@@ -1,7 +1,7 @@
 """Confidence: the probability that a fast answer is the full path's, as a rising function of the gap.
 
-Inductive Venn-Abers prediction (Vovk, Petej and Fedorova 2015): for a gap, isotonic regression is fitted twice to the
-pairs and this one, once as if it disagreed and once as if it agreed, which gives `p0 <= p1`; their log-loss
+Inductive Venn-Abers prediction (Vovk, Petej and Fedorova 2015): for a gap, isotonic regression is fitted twice to
+the pairs and this one, once as if it disagreed and once as if it agreed, which gives `p0 <= p1`; their log-loss
 combination `p1 / (1 - p0 + p1)` is the confidence. Where every pair agrees isotonic regression alone would say 1;
 this says `(k + 1) / (k + 2)` with k the number of pairs at or below that gap: the rule of succession.
 """
@@ -42,7 +42,7 @@ def fit_confidence(gaps: Floats, agrees: Flags) -> Knots:
 
 
 def calibration_error(knots: Knots, gaps: Floats, agrees: Flags, bins: int = 10) -> float:
-    """Expected calibration error on other pairs: mean |confidence - share that agrees| over bins of equally many."""
+    """Expected calibration error on other pairs: mean |confidence - share that agrees|, by equal bins."""
     if not len(gaps):
         return math.nan
     said = np.array([agreement(knots, gap) for gap in gaps.tolist()], dtype=np.float64)

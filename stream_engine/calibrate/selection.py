@@ -4,12 +4,14 @@ The risk is selective, `r(tau) = P(fast answer differs from the full path | the 
 denominator is random. For a tau that was fixed before the sample was seen this does no harm: given that n of
 the sample's windows fire, those n are independent draws from the windows that fire at tau, so the number that
 differs is Binomial(n, r(tau)) whatever n is. Hence `P(Bin(n, r_max) <= errors)` is a valid p-value of the
-hypothesis `r(tau) > r_max` given n, and so without that condition; no window firing gives 1, which certifies nothing.
+hypothesis `r(tau) > r_max` given n, and so without that condition; no window firing gives 1, which certifies
+nothing.
 
 A sweep tests many taus. Learn-then-Test with a fixed sequence goes from a starting tau down and stops at the first
 that cannot be certified: an error needs the first tau of the sequence whose true rate is over the budget to be
-certified, which has a probability of at most delta. No correction for the number of taus is due, and r(tau) need not
-be monotone. The sequence must not depend on the sample: where it starts is taken from other windows (`grid_of`).
+certified, which has a probability of at most delta. No correction for the number of taus is due, and r(tau) need
+not be monotone. The sequence must not depend on the sample: where it starts is taken from other windows
+(`grid_of`).
 """
 
 from __future__ import annotations
@@ -97,7 +99,8 @@ def sweep(
 
 
 def smallest_within(points: Iterable[Point], r_max: float) -> Point | None:
-    """The paper's choice: the smallest tau whose measured rate is within the budget and at which some window fires.
+    """The paper's choice: the smallest tau whose measured rate is within the budget and at which some window
+    fires.
 
     It promises nothing of the true rate: a tau that was lucky in the sample is chosen more easily."""
     allowed = [point for point in points if point.fired and point.rate <= r_max]
@@ -124,8 +127,8 @@ def certify(points: Iterable[Point], grid: Grid, r_max: float, delta: float) -> 
 
 
 def smallest_certifiable(fired: int, errors: int, delta: float) -> float:
-    """The smallest budget that a sample can certify for one tau fixed in advance: the exact (Clopper-Pearson) upper
-    bound of its rate at level ``delta``, 1 where none fired. Where tau was chosen among k on the same
+    """The smallest budget that a sample can certify for one tau fixed in advance: the exact (Clopper-Pearson)
+    upper bound of its rate at level ``delta``, 1 where none fired. Where tau was chosen among k on the same
     sample, ask with ``delta / k``."""
     if errors >= fired:
         return 1.0

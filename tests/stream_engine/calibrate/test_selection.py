@@ -90,8 +90,8 @@ def true_rates(taus: tuple[float, ...]) -> dict[float, float]:
 
 
 def test_the_guarantee_holds_over_two_thousand_drawn_calibration_sets_and_the_naive_rule_breaks_it() -> None:
-    """Sets of 400 windows. The share of sets whose certified tau has a true rate over the budget stays within delta
-    (and a binomial error of 3 sigma); the paper's rule breaks the budget far more often, and this can tell."""
+    """Sets of 400 windows. The share of sets whose certified tau has a true rate over the budget stays within
+    delta (and a binomial error of 3 sigma); the paper's rule breaks the budget far more often."""
     rng = np.random.default_rng(5)
     sets = 2_000
     rates, grid = true_rates(TAUS), Grid(TAUS, 2.0)
@@ -112,7 +112,7 @@ def test_the_guarantee_holds_over_two_thousand_drawn_calibration_sets_and_the_na
 
 
 def test_the_guarantee_does_not_need_a_monotone_risk() -> None:
-    """The risk is over the budget at tau 1 and within it at 2 and at 0: only one sequence in ten may pass tau 1."""
+    """The risk is over the budget at tau 1 and within it at 2 and 0: one sequence in ten may pass tau 1."""
     rng = np.random.default_rng(6)
     sets, passed = 2_000, 0
     grid, everything = Grid((0.0, 1.0, 2.0), 2.0), np.ones(300, dtype=np.bool_)
