@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from stream_engine.commands.calibrate import calibrate
 from stream_engine.commands.demo import demo
 from stream_engine.commands.doctor import doctor
 from stream_engine.commands.kafka import kafka
@@ -64,7 +65,7 @@ def cli(context: click.Context, config_file: Path | None, log_level: str) -> Non
     context.obj = Options(config_file, log_level)
 
 
-for command in (serve, produce, query, watch, demo, doctor, topics, kafka, train):
+for command in (serve, produce, query, watch, demo, doctor, topics, kafka, train, calibrate):
     cli.add_command(command)
 
 

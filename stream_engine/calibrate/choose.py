@@ -23,7 +23,7 @@ from stream_engine.intervals import wilson
 from stream_engine.model.profile import AnswerClass, Profile
 
 PILOT, SIMULATED = "pilot", "simulated"
-RECORDED, EARLIER, LATER = "recorded", "recorded, earlier half", "recorded, later half"
+RECORDED, EARLIER, LATER = "recorded", "earlier half", "later half"
 CALIBRATING = (SIMULATED, RECORDED, EARLIER)
 """Samples that take part in the choice; the pilot only fixes the grid, and the later half is only reported."""
 

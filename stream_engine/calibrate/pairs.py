@@ -36,7 +36,7 @@ class Column:
 
 
 COLUMNS: dict[str, Column] = {
-    "sample": Column(pl.String, "pilot, simulated, recorded, or the earlier or later half of the recorded series"),
+    "sample": Column(pl.String, "pilot, simulated, recorded, or earlier half, later half of the recorded series"),
     "series": Column(pl.String, "name of the series"),
     "instrument": Column(pl.String, "its symbol"),
     "window": Column(pl.Int64, "number of the window in its series, from 0"),

@@ -56,6 +56,6 @@ def served_forms(
             tokens = sorted(token for token, answer in answers.items() if answer == (kind, word))
             if not tokens:
                 raise NoSingleToken(f"{word!r} of class {kind!r} has no answer token in this model")
-            written = tuple(SurfaceForm(token, tokenizer.id_to_token(token)) for token in tokens)
+            written = tuple(SurfaceForm(token, str(tokenizer.id_to_token(token))) for token in tokens)
             forms.setdefault(kind, {})[word] = written
     return forms
