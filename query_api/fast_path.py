@@ -7,7 +7,6 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from enum import Enum
 from pathlib import Path
 
@@ -18,11 +17,11 @@ from query_api.schemas import AnswerBody
 from stream_engine.board import BoardError, BoardMeta, BoardReader, Miss, ReadySlot
 from stream_engine.freshness import unmet_bound
 from stream_engine.gate import Gate, GateDecision, GateReason
+from stream_engine.instants import rfc3339
 from stream_engine.messages import Check, Query
 
 log = logging.getLogger(__name__)
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LIVE, INCOMPLETE = "LIVE", "INCOMPLETE"
 MAX_CHECKS = 64
 
@@ -207,8 +206,3 @@ def _check(query: Query, question_class: str, slot: ReadySlot) -> Check:
         ready.gap,
         slot.token_hash,
     )
-
-
-def rfc3339(time_us: int) -> str:
-    """Microseconds since the Unix epoch as RFC 3339 in UTC."""
-    return (_EPOCH + timedelta(microseconds=time_us)).isoformat().replace("+00:00", "Z")

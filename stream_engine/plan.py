@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from stream_engine.budget import CellBudget
 from stream_engine.config import EngineSettings
 from stream_engine.entry import Entry, EntryKind, common_prefix
+from stream_engine.instants import rfc3339
 from stream_engine.messages import Rejected
 from stream_engine.model.runner import Runner
 from stream_engine.model.step import Branch, Segment
@@ -159,8 +160,8 @@ class Planner:
         for record, batch in commit.taken:
             change = session.apply(record)
             if change.late:
-                times = ", ".join(str(stored.bar.time_us) for stored in change.late)
-                detail = f"older than the region's first bar: bar time {times} us"
+                times = ", ".join(rfc3339(stored.bar.time_us) for stored in change.late)
+                detail = f"older than the region's first bar: bar time {times}"
                 batch.rejected.append(Rejected(record.offset, "late", detail))
                 batch.late += len(change.late) == len(record.bars)
                 self._counters["late_bars_total"] += len(change.late)

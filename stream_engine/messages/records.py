@@ -17,7 +17,8 @@ class Bar(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
-    """The good bars of one Kafka record. ``timestamp_ms`` is the record's own Kafka time stamp."""
+    """The good bars of one Kafka record; none where it holds trades of a bar that is still open. ``timestamp_ms``
+    is the record's own Kafka time stamp."""
 
     key: str
     offset: int
