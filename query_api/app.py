@@ -68,7 +68,7 @@ async def open_state(config: Config, metrics: ApiMetrics, worker: int) -> ApiSta
     await engine.start()
     hub = EventHub(engine, metrics, config.api.event_queue)
     hub.start()
-    questions = QuestionRouter.of_model(config.engine.model)
+    questions = QuestionRouter.of_model(config.engine.model, config.engine.adapter)
     fast_path = FastPath(config.board.path, worker, questions.digest, metrics, config.risk.check_share)
     return ApiState(config, engine, hub, fast_path, metrics, questions)
 

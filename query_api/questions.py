@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from query_api.errors import invalid
 from stream_engine.entry import entry_key
-from stream_engine.model.profile import EMBEDDED, PROFILE_FILE, Profile
+from stream_engine.model.files import ModelNotFound, find_model
+from stream_engine.model.profile import Profile
 from stream_engine.router import Router
 
 
@@ -29,10 +29,13 @@ class QuestionRouter:
         self._router = None if profile is None else Router(profile)
 
     @classmethod
-    def of_model(cls, model: str) -> QuestionRouter:
-        """The router of a configured model: "embedded", or a model folder."""
-        folder = EMBEDDED if model == "embedded" else Path(model).expanduser()
-        return cls(Profile.load(folder) if (folder / PROFILE_FILE).is_file() else None)
+    def of_model(cls, model: str, adapter: str = "") -> QuestionRouter:
+        """The router of a configured model, where its files are on this machine; nothing is fetched."""
+        try:
+            files = find_model(model, adapter, fetch=False)
+        except ModelNotFound:
+            return cls(None)
+        return cls(files.read_profile())
 
     def route(self, question: str) -> Route:
         """Raises a 422 ApiError for a question of white space."""
@@ -46,5 +49,5 @@ class QuestionRouter:
 
     def require_supported(self, route: Route) -> None:
         """Raises the 422 ApiError that names what can be asked, for wordings that the model does not answer."""
-        if self._router is not None and route.question_class is None:
+        if self._router is not None and route.question_class is None and not self._router.answers_anything:
             raise invalid(self._router.refusal(), param="question", code="question_not_supported")

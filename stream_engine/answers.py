@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from stream_engine.gate import GateDecision
 from stream_engine.messages import Answer, AnswerChanged, PathTaken, Query, StandingQuery
-from stream_engine.model.builder import TokenBuilder
+from stream_engine.model.rendering import Builder
 from stream_engine.ready import Evidence, ReadyDistribution, StateFlag
 from stream_engine.session import Session, SessionState
 
@@ -25,11 +25,12 @@ def event_time(time_us: int | None) -> str | None:
     return moment.isoformat(timespec="microseconds" if time_us % 1_000_000 else "seconds").replace("+00:00", "Z")
 
 
-def word_of(builder: TokenBuilder, tokens: Sequence[int], class_name: str | None) -> tuple[str, str]:
-    """The answer's text and class: a word of ``class_name``, or the decoded text and "other"."""
-    known = builder.answers.get(tokens[0])
-    if known is not None and class_name in (None, known[0]):
-        return known[1], known[0]
+def word_of(builder: Builder, tokens: Sequence[int], class_name: str | None) -> tuple[str, str]:
+    """The answer's text and class: its first word of ``class_name``, or the decoded text and "other". Without a
+    class it is the text, but for a single token that is a word of one."""
+    known = [builder.answers[token] for token in tokens if token in builder.answers]
+    if known and (len(tokens) == 1 if class_name is None else known[0][0] == class_name):
+        return known[0][1], known[0][0]
     end = builder.end_token
     text = builder.decode([token for token in tokens if token != end]).strip()
     return text, OTHER if class_name is not None else "text"

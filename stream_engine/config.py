@@ -177,6 +177,9 @@ class EngineSettings:
     model: str = "embedded"
     calibration: str = ""
     """File of the gate's calibration. Empty: the one beside the model, where there is one; "none": the
+    """"embedded", a name of `models list`, a model directory, a GGUF file, or a hub id."""
+    adapter: str = ""
+    """Folder of a LoRA adapter for the model, or the name of one that comes with the package."""
     profile's tau."""
     device: str = "cpu"
     dtype: str = "float32"

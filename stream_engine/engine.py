@@ -26,7 +26,7 @@ from stream_engine.entry import (
 from stream_engine.gate import ClassGate, Gate
 from stream_engine.ingest import Ingest
 from stream_engine.messages import Committed, ErrorReply, Event, StandingPut, StandingQuery
-from stream_engine.model.builder import TokenBuilder
+from stream_engine.model.rendering import Builder
 from stream_engine.model.runner import Runner, SegmentResult
 from stream_engine.model.step import Segment
 from stream_engine.plan import PlannedSession, Planner
@@ -61,7 +61,7 @@ class Engine:
     def __init__(
         self,
         settings: EngineSettings,
-        builder: TokenBuilder,
+        builder: Builder,
         runner: Runner,
         shape: BudgetShape,
         gate: Gate,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from stream_engine.config import EngineSettings
 from stream_engine.entry import Entry, EntryKind, entry_key
-from stream_engine.model.builder import TokenBuilder
+from stream_engine.model.rendering import Builder
 from stream_engine.promotion import Change, QuestionHeat
 from stream_engine.publish import Publication
 from stream_engine.ready import ReadyDistribution
@@ -34,7 +34,7 @@ class PromotedQuestions:
     def __init__(
         self,
         settings: EngineSettings,
-        builder: TokenBuilder,
+        builder: Builder,
         publication: Publication,
         standing: Callable[[str], Collection[str]],
         counters: dict[str, float],

@@ -12,7 +12,7 @@ from stream_engine.entry import GENERIC_KEY
 from stream_engine.freshness import unmet_bound
 from stream_engine.gate import Gate, GateDecision, GateReason
 from stream_engine.messages import Answer, ErrorReply, Query
-from stream_engine.model.builder import TokenBuilder
+from stream_engine.model.rendering import Builder
 from stream_engine.model.runner import Logits
 from stream_engine.partitions import PartitionTable
 from stream_engine.promoted import PromotedQuestions
@@ -44,7 +44,7 @@ class QueryDesk:
 
     def __init__(
         self,
-        builder: TokenBuilder,
+        builder: Builder,
         router: Router,
         gate: Gate,
         sessions: Mapping[str, Session],
@@ -97,7 +97,9 @@ class QueryDesk:
             session.branches.append(ResidentBranch(work.entry, work.cell))
             ready = ready_distribution(logits, len(session.tokens) + len(work.entry))
             self._promoted.decoded(session, work.query.question, ready)
-        finished = logits.top1 == self._builder.end_token or logits.top1 in self._builder.answers
+        # The first answer word ends an answer of a class; in free text it is a word like others.
+        worded = work.class_name is not None and logits.top1 in self._builder.answers
+        finished = worded or logits.top1 == self._builder.end_token
         if not finished and len(work.generated) < self._builder.profile.max_answer_tokens:
             return
         self._scheduler.queries.remove(work)
@@ -137,7 +139,7 @@ class QueryDesk:
 
     def _refusal(self, query: Query) -> ErrorReply | None:
         """Why the query cannot be answered on the present state; None when it can."""
-        if self._router.route(query.question).question_class is None:
+        if not self._router.answers_anything and self._router.route(query.question).question_class is None:
             return unsupported(self._router)
         session = self._sessions.get(query.session)
         if session is None and self._partitions.filling:

@@ -36,6 +36,11 @@ class Router:
     def route(self, question: str) -> Route:
         return Route(entry_key(question), self._classes.get(normalise_question(question)))
 
+    @property
+    def answers_anything(self) -> bool:
+        """The model takes a question of no class as it is, on the full path; others refuse it."""
+        return self._profile.answers_anything
+
     def refusal(self) -> str:
         """What can be asked instead, with an example of each class."""
         examples = [

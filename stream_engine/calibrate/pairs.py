@@ -19,8 +19,8 @@ import polars as pl
 from stream_engine.answers import OTHER
 from stream_engine.calibrate.replay import Moment
 from stream_engine.calibrate.truth import truths
-from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.profile import AnswerClass
+from stream_engine.model.rendering import Builder
 
 UNSURE_GAP = 2.0
 """A full path whose own gap is below this is itself unsure: its first choice is less than e^2 = 7.4 times as
@@ -60,7 +60,7 @@ COLUMNS: dict[str, Column] = {
 SCHEMA = {name: column.kind for name, column in COLUMNS.items()}
 
 
-def pairs_of(builder: TokenBuilder, moments: Iterable[tuple[str, Moment]]) -> pl.DataFrame:
+def pairs_of(builder: Builder, moments: Iterable[tuple[str, Moment]]) -> pl.DataFrame:
     """The rows of moments, each with the name of its sample."""
     seen = list(moments)
     right = truths(builder.profile.classes, [moment.window for _, moment in seen])
@@ -84,7 +84,7 @@ def pairs_of(builder: TokenBuilder, moments: Iterable[tuple[str, Moment]]) -> pl
 _GIVEN = [name for name in SCHEMA if name not in {"differs", "cause", "right", "full_right"}]
 
 
-def _row(builder: TokenBuilder, sample: str, moment: Moment, one: AnswerClass, truth: str | None) -> Sequence[Any]:
+def _row(builder: Builder, sample: str, moment: Moment, one: AnswerClass, truth: str | None) -> Sequence[Any]:
     """In the order of `_GIVEN`."""
     answer = moment.answers[one.name]
     full = answer.answer if answer.class_ == one.name else OTHER
