@@ -15,6 +15,7 @@ from functools import partial
 
 from consumers.dead_letter import DeadLetterWriter
 from consumers.engine_watch import EngineWatch, Presence
+from consumers.health import HealthFile
 from consumers.metrics import ConsumerMetrics
 from consumers.offsets import CommitPoint
 from consumers.reasons import DeadLetter, RawRecord
@@ -68,8 +69,11 @@ class Consumer:
         link: EngineLink,
         answers: AnswerSink | None = None,
         registry: Registry | None = None,
+        health: HealthFile | None = None,
     ) -> None:
         """``answers`` and ``registry`` are absent where the engine alone keeps the standing queries."""
+        self._health = health
+        self._kafka_silent = False
         self._config = config
         self._source = source
         self._dead_letters = dead_letters
@@ -348,6 +352,7 @@ class Consumer:
 
     def _close(self) -> None:
         closers: list[Callable[[], None]] = [
+            *([self._health.remove] if self._health is not None else []),
             lambda: self._source.close(CLOSE_WAIT_S),
             *(partial(writer.close, CLOSE_WAIT_S) for writer in self._writers),
             self._link.close,
@@ -368,6 +373,13 @@ class Consumer:
             position = self._source.position(partition)
         return stream.acknowledged + 1 if position is None else position
 
+    def _kafka_silent_since_ms(self) -> int | None:
+        since = self._source.silent_since()
+        if (since is None) is self._kafka_silent:
+            self._kafka_silent = since is not None
+            log.warning("Kafka does not answer: still trying" if since is not None else "Kafka answers again")
+        return None if since is None else int((time.time() - time.monotonic() + since) * 1000)
+
     def _report(self, now: float) -> None:
         if now < self._next_report:
             return
@@ -380,8 +392,12 @@ class Consumer:
             self.metrics.answers_written = self._answers.written
             self.metrics.answers_repeated = self._answers.repeated
         self.metrics.in_flight = sum(stream.records_in_flight for stream in self._streams.values())
+        silent = self._kafka_silent_since_ms()
         if self._watch.presence is Presence.WELCOMED:
-            self._link.send(ConsumerReport(self.metrics.lag, self.metrics.counters(), self.metrics.counts()))
+            counters, counts = self.metrics.counters(), self.metrics.counts()
+            self._link.send(ConsumerReport(self.metrics.lag, counters, counts, silent))
+        if self._health is not None:
+            self._health.write(time.time_ns() // 1_000_000, self._watch.presence.value, silent)
         if now >= self._next_log:
             self._next_log = now + LOG_EVERY_S
             log.info("%s", self.metrics.as_dict())

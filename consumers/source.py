@@ -40,6 +40,8 @@ LOOKUP_TIMEOUT_MS = 5_000
 ENDS_TIMEOUT_MS = 500
 RETRY_PAUSE_S = 0.2
 JOINING_POLL_MS = 500
+SILENT_AFTER_S = 10.0
+"""Three times the heartbeats' interval, which a reachable group coordinator answers each."""
 RECONNECT_BACKOFF_MS = 2_000
 """Longest pause between attempts to reach a broker that is away; the client's own is half a minute."""
 
@@ -86,6 +88,7 @@ class KafkaSource:
     def __init__(self, settings: KafkaSettings, topics: Iterable[str]) -> None:
         self._member = settings.group_id, settings.group_instance_id
         self._assignor = TopicSpreadAssignor()
+        self._heard = time.monotonic()
         self._events: queue.SimpleQueue[SourceEvent] = queue.SimpleQueue()
         self._commits: queue.SimpleQueue[dict[Partition, CommitPoint] | Exception] = queue.SimpleQueue()
         self._on_revoke: Mapping[Partition, CommitPoint] = {}
@@ -131,7 +134,18 @@ class KafkaSource:
             log.warning("polling failed, trying again: %s: %s", type(error).__name__, error)
             time.sleep(RETRY_PAUSE_S)
             return {}
+        if polled:
+            self._heard = time.monotonic()
         return {Partition(*tp): [_raw(record) for record in records] for tp, records in polled.items()}
+
+    def silent_since(self) -> float | None:
+        """Since when, on the monotonic clock, no broker has answered us; None while they do.
+
+        kafka-python says nothing of a broker that is away, and goes on trying. When it last received something is
+        told by its heartbeats only, which it keeps to itself."""
+        heartbeat: float = self._consumer._coordinator.heartbeat.last_receive
+        heard = max(self._heard, heartbeat)
+        return heard if time.monotonic() - heard > SILENT_AFTER_S else None
 
     def events(self) -> list[SourceEvent]:
         """Assignments and revocations since the last call, in order."""
@@ -256,6 +270,7 @@ class KafkaSource:
             log.warning("the Kafka consumer did not close within %.0f s: left behind", timeout_s)
 
     def _assigned(self, partitions: Iterable[Any]) -> None:
+        self._heard = time.monotonic()
         for tp in partitions:
             self._set_paused(Partition(*tp), True)
             self._events.put(SourceEvent(Change.ASSIGNED, Partition(*tp)))
@@ -289,6 +304,7 @@ class KafkaSource:
         if isinstance(response, Exception):
             self._commits.put(response)
         else:
+            self._heard = time.monotonic()
             points = {Partition(*tp): CommitPoint.read(o.offset, o.metadata) for tp, o in offsets.items()}
             self._commits.put(points)
 

@@ -165,11 +165,14 @@ class Liveness(msgspec.Struct, frozen=True):
 
 class Readiness(msgspec.Struct, frozen=True):
     """``lag_records`` counts records in the log that no answer has seen yet, over all partitions; None where it is
-    not known. A lag alone is no reason against asking: each answer says how old its data is."""
+    not known. A lag alone is no reason against asking: each answer says how old its data is. ``degraded`` says why
+    nothing newer comes at the moment; ``lag_stale``, that the lag is of before that."""
 
     model: str
     uptime_s: float
     lag_records: int | None
+    degraded: tuple[str, ...] = ()
+    lag_stale: bool = False
     status: Literal["ready"] = "ready"
 
 
@@ -178,6 +181,7 @@ class NotReady(ErrorEnvelope, frozen=True):
 
     reasons: tuple[str, ...]
     lag_records: int | None = None
+    lag_stale: bool = False
     status: Literal["unavailable"] = "unavailable"
 
 

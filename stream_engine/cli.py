@@ -10,6 +10,7 @@ import click
 from stream_engine.commands.calibrate import calibrate
 from stream_engine.commands.demo import demo
 from stream_engine.commands.doctor import doctor
+from stream_engine.commands.health import health
 from stream_engine.commands.kafka import kafka
 from stream_engine.commands.options import LOG_LEVELS, Options
 from stream_engine.commands.produce import produce
@@ -65,7 +66,7 @@ def cli(context: click.Context, config_file: Path | None, log_level: str) -> Non
     context.obj = Options(config_file, log_level)
 
 
-for command in (serve, produce, query, watch, demo, doctor, topics, kafka, train, calibrate):
+for command in (serve, produce, query, watch, demo, doctor, health, topics, kafka, train, calibrate):
     cli.add_command(command)
 
 

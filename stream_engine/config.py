@@ -79,6 +79,8 @@ class KafkaSettings:
     group_instance_id: str | None = None
     """Static membership: a consumer that comes back under its id within ``session_timeout_ms`` has its partitions
     again without a rebalance. Each consumer of the group needs an id of its own."""
+    health_file: Path = field(default_factory=lambda: _default_run_dir() / "consumer.health")
+    """Where the consumer leaves its sign of life, for ``stream-engine health consumer``."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
     sasl_username: str | None = None

@@ -139,7 +139,8 @@ class PartitionStatus(msgspec.Struct, frozen=True):
 
 class Status(msgspec.Struct, frozen=True, tag=True):
     """``counters`` and ``gauges`` are exported as metrics under their names, prefixed ``stream_engine_``;
-    ``calibration`` is what ``GET /v1/calibration`` shows."""
+    ``calibration`` is what ``GET /v1/calibration`` shows. ``degraded``: what is amiss while questions can still be
+    answered; ``lag_stale``: some of ``lag`` is of before Kafka fell silent."""
 
     boot_id: str
     model: str
@@ -154,6 +155,8 @@ class Status(msgspec.Struct, frozen=True, tag=True):
     gauges: dict[str, float]
     calibration: Calibration
     records: dict[str, RecordCounts] = {}
+    degraded: tuple[str, ...] = ()
+    lag_stale: bool = False
 
 
 class Snapshot(msgspec.Struct, frozen=True, tag=True):
