@@ -98,6 +98,7 @@ class ModelCheck:
         self._process: subprocess.Popen[str] | None = None
         if not self._missing:
             command = [sys.executable, "-m", "stream_engine.model.selfcheck", settings.model, settings.device]
+            command += [settings.adapter] if settings.adapter else []
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def findings(self, timeout_s: float) -> Iterator[Finding]:
@@ -124,7 +125,7 @@ class ModelCheck:
         elif self._process.returncode != 0:
             reason = (errors.strip().splitlines() or [f"status {self._process.returncode}"])[-1]
             message = f"engine.model = {self._settings.model!r}: {reason}"
-            yield problem("model", message, "name a model folder that fits")
+            yield problem("model", message, "name a model that fits: stream-engine models --help")
 
 
 def check_board(settings: BoardSettings) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
-from stream_engine.assemble import build_engine, model_directory, model_identity
+from stream_engine.assemble import build_engine, model_builder, model_files, model_identity
 from stream_engine.calibrate.choose import (
     EARLIER,
     LATER,
@@ -29,7 +29,6 @@ from stream_engine.calibrate.series import Series, simulated_series
 from stream_engine.calibration import CALIBRATION_FILE, Calibration, SeriesFacts
 from stream_engine.config import EngineSettings
 from stream_engine.engine import Engine
-from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.fast_set import SurfaceForm, served_forms
 from stream_engine.model.tokenizer import load_tokenizer
 
@@ -95,10 +94,10 @@ def run(settings: EngineSettings, series: Sequence[Series], plan: Plan, progress
         max_sessions=SESSIONS,
         total_cells=0,
     )
-    directory = model_directory(settings)
-    builder = TokenBuilder.load(directory)
+    files = model_files(settings)
+    builder = model_builder(settings, files)
     words = {one.name: one.words for one in builder.profile.classes}
-    forms = served_forms(load_tokenizer(directory), words, builder.answers)
+    forms = served_forms(load_tokenizer(files.directory), words, builder.answers)
     long_enough = [one for one in series if len(one.bars) >= builder.profile.window_bars]
     if not long_enough and not plan.simulated:
         raise NothingToCalibrate(f"no series has {builder.profile.window_bars} bars, and none is to be simulated")
