@@ -23,8 +23,11 @@ from stream_engine.commands.sse import ServerEvent, read_events
 from stream_engine.config import Config
 from stream_engine.model.profile import EMBEDDED, PROFILE_FILE, TOKENIZER_FILE
 
-COMMANDS = ("serve", "produce", "query", "watch", "demo", "kafka", "train")
-HEAVY = ("torch", "transformers", "tokenizers", "polars", "kafka", "zmq", "httpx", "rich", "fastapi", "numpy")
+COMMANDS = ("serve", "produce", "query", "watch", "demo", "kafka", "train", "calibrate")
+HEAVY = (
+    "torch", "transformers", "tokenizers", "polars", "kafka", "zmq", "httpx", "rich", "fastapi", "numpy",
+    "scipy", "sklearn", "matplotlib",
+)  # fmt: skip
 PATIENCE_S = 120.0
 ANSWER: dict[str, Any] = {
     "session": "BTC/USD",
