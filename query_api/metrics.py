@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
-from stream_engine.messages import Calibration, Status
+from stream_engine.messages import CalibrationReport, Status
 
 MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -136,7 +136,7 @@ def _conservation(status: Status) -> Iterable[Metric]:
     yield settled
 
 
-def _risk(calibration: Calibration) -> Iterable[Metric]:
+def _risk(calibration: CalibrationReport) -> Iterable[Metric]:
     """The gate of each question class, and what checks of its fast answers say about it."""
     for name, value, text in (
         ("checks", "checks_total", "Fast answers that were compared with the full path's"),

@@ -11,7 +11,7 @@ from query_api.errors import ErrorEnvelope, invalid
 from stream_engine.messages import (
     Answer,
     AnswerChanged,
-    Calibration,
+    CalibrationReport,
     Committed,
     OffsetBound,
     PathRequest,
@@ -199,7 +199,7 @@ _DOCUMENTED = (
     AnswerChangedBody,
     CommittedBody,
     RiskChangedBody,
-    Calibration,
+    CalibrationReport,
     ConnectedBody,
     HeartbeatBody,
     StreamEndBody,

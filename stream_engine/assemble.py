@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from stream_engine.board import BoardWriter
 from stream_engine.budget import BudgetShape
 from stream_engine.calibration import CALIBRATION_FILE, Calibration, CalibrationError, Identity, mismatch
-from stream_engine.config import Config, ConfigError, EngineSettings
-from stream_engine.engine import UNWATCHED, Engine
+from stream_engine.config import Config, ConfigError, EngineSettings, RiskSettings
+from stream_engine.engine import Engine
 from stream_engine.gate import ClassGate, FastAnswer, Gate
 from stream_engine.messages import Event
 from stream_engine.model.files import ModelFiles, ModelNotFound, find_model
@@ -19,6 +19,8 @@ from stream_engine.model.rendering import Builder, load_builder
 from stream_engine.model.step import Segment
 from stream_engine.model.weights import weights_sha256
 from stream_engine.publish import Publication, board_meta
+from stream_engine.risk import RiskMonitor
+from stream_engine.risk_memory import RiskMemory
 
 if TYPE_CHECKING:
     from stream_engine.model.model_runner import ModelRunner
@@ -135,6 +137,14 @@ def build_gate(builder: Builder, calibration: Calibration | None = None) -> Gate
     return Gate(classes, answers, GATE_NOISE, calibration.digest(), curves)
 
 
+def build_monitor(
+    settings: RiskSettings, builder: Builder, gate: Gate, calibration: Calibration | None
+) -> RiskMonitor:
+    """The watch over a gate. What it has raised or closed is remembered for this very gate of this very model."""
+    of = f"{builder.profile.digest()}/{gate.calibration}/{sorted(gate.classes.items())}"
+    return RiskMonitor(settings, gate.classes, calibration, RiskMemory(settings.state_file, of))
+
+
 def load_runner(settings: EngineSettings, builder: Builder, shape: BudgetShape) -> ModelRunner:
     """Load the weights (the slow part) and make the frozen prefix resident."""
     import torch
@@ -168,10 +178,12 @@ def build_engine(
     without it the engine is for use in this process only."""
     builder = model_builder(settings, model_files(settings))
     shape = budget_shape(settings, builder)
-    gate = build_gate(builder, load_calibration(settings, builder))
+    calibration = load_calibration(settings, builder)
+    gate = build_gate(builder, calibration)
     runner = load_runner(settings, builder, shape)
-    writer = None
+    writer = risk = None
     if board is not None:
+        risk = build_monitor(board.risk, builder, gate, calibration)
         writer = BoardWriter.create(
             board.board.path,
             board_meta(builder.profile, gate),
@@ -181,5 +193,4 @@ def build_engine(
             board.board.lease_s,
         )
     publication = Publication(writer, builder.profile, gate)
-    risk = board.risk if board is not None else UNWATCHED
     return Engine(settings, builder, runner, shape, gate, publication, emit, risk)

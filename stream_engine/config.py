@@ -177,11 +177,11 @@ class EngineSettings:
     """The model and the budget of the process that runs it."""
 
     model: str = "embedded"
-    calibration: str = ""
-    """File of the gate's calibration. Empty: the one beside the model, where there is one; "none": the
     """"embedded", a name of `models list`, a model directory, a GGUF file, or a hub id."""
     adapter: str = ""
     """Folder of a LoRA adapter for the model, or the name of one that comes with the package."""
+    calibration: str = ""
+    """File of the gate's calibration. Empty: the one beside the model, where there is one; "none": the
     profile's tau."""
     device: str = "cpu"
     dtype: str = "float32"
@@ -228,18 +228,21 @@ class RiskSettings:
 
     check_share: float = 0.02
     """Share of the gate's fast answers that is checked against the full path in idle time; 0 switches it off."""
-    budget: float = 0.02
-    """False-accept rate that a class may have: share of its fast answers that differ from the full path's."""
+    budget: float = 0.0
+    """False-accept rate that a class may have: share of its fast answers that differ from the full path's; 0: what
+    the calibration was made for, 0.02 without one."""
     level: float = 0.05
     """Probability of a false alarm within ``horizon`` checks of a class whose rate is within the budget."""
     horizon: int = 5_000
     tau_step: float = 1.0
     """By how much an alarm raises tau, in logits, before the next one closes the class."""
+    state_file: Path = field(default_factory=lambda: _default_run_dir() / "risk.json")
+    """What risk control has raised or closed, so that a restart does not open it again."""
 
     def __post_init__(self) -> None:
         _require(0 <= self.check_share <= 1, "risk.check_share", "0..1", self.check_share)
-        for name in ("budget", "level"):
-            _require(0 < getattr(self, name) < 1, f"risk.{name}", "between 0 and 1", getattr(self, name))
+        _require(0 <= self.budget < 1, "risk.budget", "less than 1, not negative", self.budget)
+        _require(0 < self.level < 1, "risk.level", "between 0 and 1", self.level)
         for name in ("horizon", "tau_step"):
             _require(getattr(self, name) > 0, f"risk.{name}", "positive", getattr(self, name))
 

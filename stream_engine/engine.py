@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 
 SELF_TEST_S = 5.0
 UNWATCHED = RiskSettings(check_share=0.0)
+"""An engine used in-process checks nothing, unless it is given a monitor."""
 
 COUNTERS = (
     "commits_total", "records_total", "bars_total", "late_bars_total", "duplicates_total", "replayed_total",
@@ -67,7 +68,7 @@ class Engine:
         gate: Gate,
         publication: Publication,
         emit: Callable[[Event], None] = lambda event: None,
-        risk: RiskSettings = UNWATCHED,
+        risk: RiskMonitor | None = None,
     ) -> None:
         self.boot_id = uuid4().hex
         self.settings = settings
@@ -105,7 +106,7 @@ class Engine:
         )
         self._gate = gate
         self.verification = VerificationDesk(
-            RiskMonitor(risk, gate.classes),
+            risk or RiskMonitor(UNWATCHED, gate.classes),
             gate.noise,
             builder,
             self.sessions,
@@ -136,6 +137,9 @@ class Engine:
             self._evict,
             self.counters,
         )
+
+        if self.verification.monitor.moved:
+            self._apply_gates(self.verification.monitor.gates())
 
     # --- sessions ------------------------------------------------------------------------------------
 

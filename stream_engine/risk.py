@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import msgspec
 
+from stream_engine.calibration import Calibration
 from stream_engine.config import RiskSettings
 from stream_engine.gate import ClassGate
-from stream_engine.messages import ClassRisk
+from stream_engine.messages import CalibrationFacts, ClassRisk
+from stream_engine.risk_memory import RiskMemory
 from stream_engine.sequential import ChangeDetector, rate_bounds
 
+DEFAULT_BUDGET = 0.02
 BOUNDS_LEVEL = 0.05
 """The bounds of the running rate hold at all times together with probability 0.95."""
 
@@ -101,13 +104,51 @@ class WatchedClass:
 
 
 class RiskMonitor:
-    """All classes of a gate, and the checks that could not be made, by reason."""
+    """All classes of a gate, and the checks that could not be made, by reason.
 
-    def __init__(self, settings: RiskSettings, classes: Mapping[str, ClassGate]) -> None:
-        self.settings = settings
-        self.classes = {name: WatchedClass(name, gate, settings) for name, gate in classes.items()}
+    Without ``risk.budget`` the budget is what the calibration was made for. ``memory`` keeps the states over
+    restarts: a class that is closed stays closed until its gate is another one.
+    """
+
+    def __init__(
+        self,
+        settings: RiskSettings,
+        classes: Mapping[str, ClassGate],
+        calibration: Calibration | None = None,
+        memory: RiskMemory | None = None,
+    ) -> None:
+        budget = settings.budget or (calibration.r_max if calibration else DEFAULT_BUDGET)
+        self.settings = replace(settings, budget=budget)
+        self.classes = {name: WatchedClass(name, gate, self.settings) for name, gate in classes.items()}
         self.dropped: Counter[str] = Counter()
+        self.facts = _facts(calibration) if calibration else None
+        self._memory = memory
+        for name, state in (memory.load() if memory else {}).items():
+            if name in self.classes:
+                self.classes[name].state = RiskState(state)
+
+    @property
+    def moved(self) -> bool:
+        """Some class's gate is not the configured one."""
+        return any(watched.state is not RiskState.OPEN for watched in self.classes.values())
+
+    def advance(self, watched: WatchedClass) -> None:
+        """The class's evidence has passed the threshold."""
+        watched.advance()
+        if self._memory is not None:
+            self._memory.save({name: one.state.value for name, one in self.classes.items()})
 
     def gates(self) -> dict[str, ClassGate]:
         """The gate's classes as the states make them."""
         return {name: watched.gate for name, watched in self.classes.items()}
+
+
+def _facts(calibration: Calibration) -> CalibrationFacts:
+    return CalibrationFacts(
+        calibration.digest(),
+        calibration.created,
+        calibration.r_max,
+        calibration.delta,
+        {name: one.chosen for name, one in calibration.classes.items()},
+        {name: one.certified for name, one in calibration.classes.items()},
+    )

@@ -16,8 +16,8 @@ from enum import Enum
 from stream_engine.answers import word_of
 from stream_engine.budget import CellBudget
 from stream_engine.gate import ClassGate
-from stream_engine.messages import Calibration, Check, RiskChanged
-from stream_engine.model.builder import TokenBuilder
+from stream_engine.messages import CalibrationReport, Check, RiskChanged
+from stream_engine.model.rendering import Builder
 from stream_engine.model.runner import Logits
 from stream_engine.publish import token_hash
 from stream_engine.ready import ReadyDistribution
@@ -57,7 +57,7 @@ class VerificationDesk:
         self,
         monitor: RiskMonitor,
         noise: float,
-        builder: TokenBuilder,
+        builder: Builder,
         sessions: Mapping[str, Session],
         budget: CellBudget,
         scheduler: Scheduler,
@@ -121,11 +121,12 @@ class VerificationDesk:
         if watched.record((answered_class, word) != self._builder.answers.get(check.token)):
             self._advance(watched)
 
-    def calibration(self) -> Calibration:
+    def calibration(self) -> CalibrationReport:
         """What ``GET /v1/calibration`` shows."""
         settings = self.monitor.settings
-        return Calibration(
+        return CalibrationReport(
             self._builder.profile.name,
+            self.monitor.facts,
             settings.check_share,
             settings.level,
             settings.horizon,
@@ -160,7 +161,7 @@ class VerificationDesk:
     def _advance(self, watched: WatchedClass) -> None:
         """The evidence has passed the threshold: the gate moves first, then everyone is told."""
         before, previous = watched.report(), watched.state
-        watched.advance()
+        self.monitor.advance(watched)
         self._apply(self.monitor.gates())
         gate = watched.gate
         event = RiskChanged(

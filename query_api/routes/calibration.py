@@ -7,12 +7,12 @@ from starlette.responses import Response
 
 from query_api.schemas import responses
 from query_api.state import reply_json, state_of
-from stream_engine.messages import Calibration, Status, StatusRequest
+from stream_engine.messages import CalibrationReport, Status, StatusRequest
 
 router = APIRouter(tags=["operations"])
 
 
-@router.get("/v1/calibration", responses=responses(Calibration, 503), summary="The gate and its watched risk")
+@router.get("/v1/calibration", responses=responses(CalibrationReport, 503), summary="Show the gate and its risk")
 async def calibration(request: Request) -> Response:
     """For each question class: tau as configured and as it applies, whether the fast path is open, and what the
     checks of its fast answers say: false-accept rate with anytime-valid bounds, the detector's evidence and

@@ -55,7 +55,8 @@ from stream_engine.messages.records import (
     WindowUnits,
 )
 from stream_engine.messages.risk import (
-    Calibration,
+    CalibrationFacts,
+    CalibrationReport,
     Check,
     ClassRisk,
 )
@@ -106,7 +107,8 @@ __all__ = [
     "Assign",
     "Bar",
     "Batch",
-    "Calibration",
+    "CalibrationFacts",
+    "CalibrationReport",
     "Check",
     "ClassRisk",
     "Committed",

@@ -8,7 +8,7 @@ import msgspec
 
 from stream_engine.messages.events import AnswerChanged
 from stream_engine.messages.records import Bar, RecordCounts
-from stream_engine.messages.risk import Calibration
+from stream_engine.messages.risk import CalibrationReport
 
 PathRequest = Literal["auto", "fast", "full"]
 PathTaken = Literal["fast", "fallthrough", "cold"]
@@ -56,7 +56,10 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
     """An answer with its evidence (field names are the HTTP API's).
 
     ``latency_us`` is filled in by the process that the caller talks to. ``gate`` is whether the gate
-    fired (None on the full path); ``tau`` and ``confidence`` are None where no gate applies."""
+    fired (None on the full path); ``tau`` is None where no gate applies. ``confidence`` is the
+    calibrated probability (0 to 1) of agreeing with the full path, None without a calibration; 1 where that is so
+    by construction. ``routed_by`` is how the question came to its class: ``exact``, ``listed``, ``classifier`` or
+    ``none``."""
 
     session: str
     question: str
@@ -81,6 +84,7 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
     entry_tokens: int
     reused_tokens: int
     model: str
+    routed_by: str = "none"
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
@@ -153,7 +157,7 @@ class Status(msgspec.Struct, frozen=True, tag=True):
     lag: dict[str, int]
     counters: dict[str, float]
     gauges: dict[str, float]
-    calibration: Calibration
+    calibration: CalibrationReport
     records: dict[str, RecordCounts] = {}
     degraded: tuple[str, ...] = ()
     lag_stale: bool = False

@@ -43,11 +43,24 @@ class ClassRisk(msgspec.Struct, frozen=True):
     false_accepts_total: int
 
 
-class Calibration(msgspec.Struct, frozen=True):
-    """The gate as it serves now, and what the checks say about it. ``dropped`` counts checks that could not be
-    made, by reason; ``waiting`` are due in idle time."""
+class CalibrationFacts(msgspec.Struct, frozen=True):
+    """The calibration file that the configured taus are from. ``chosen`` says how, ``certified`` whether the rate
+    is shown to be at most ``r_max`` (with probability 1 - ``delta``, for windows like those of its sample)."""
+
+    digest: str
+    created: str
+    r_max: float
+    delta: float
+    chosen: dict[str, str]
+    certified: dict[str, bool]
+
+
+class CalibrationReport(msgspec.Struct, frozen=True):
+    """The gate as it serves now, and what the checks say about it. ``file`` is None where the taus are the
+    profile's. ``dropped`` counts checks that could not be made, by reason; ``waiting`` are due in idle time."""
 
     model: str
+    file: CalibrationFacts | None
     check_share: float
     level: float
     horizon: int

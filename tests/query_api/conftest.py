@@ -210,8 +210,8 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def make_service(folder: Path) -> Iterator[Callable[..., Service]]:
-    """Starts one service; ``board=False`` leaves the board out, other keywords are API settings. No answer is picked
-    for a check unless ``check_share`` says so."""
+    """Starts one service; ``board=False`` leaves the board out, other keywords are API settings. Answers are picked
+    for a check only where ``check_share`` says so."""
     started: list[Callable[[], object]] = []
 
     def make(*, board: bool = True, lease_s: float = 3600.0, check_share: float = 0.0, **api: Any) -> Service:

@@ -21,6 +21,7 @@ from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.runner import Logits, SegmentResult
 from stream_engine.model.step import Segment, lay_out
 from stream_engine.publish import Publication
+from stream_engine.risk import RiskMonitor
 from stream_engine.session import Session, Source
 
 TOPIC = "market.bars"
@@ -220,7 +221,7 @@ def make_bench(builder: TokenBuilder) -> Callable[..., Bench]:
             gate,
             Publication(board, profile, gate),
             lambda event: bench.events.append(event),
-            risk,
+            RiskMonitor(risk, gate.classes),
         )
         bench = Bench(engine, runner, builder, shape, gate)
         return bench

@@ -22,6 +22,7 @@ from stream_engine.model.model_runner import ModelRunner
 from stream_engine.model.runner import Logits
 from stream_engine.model.step import Segment
 from stream_engine.publish import Publication, token_hash
+from stream_engine.risk import RiskMonitor
 
 WINDOW = 11
 """Sliding window in tokens, far shorter than any region: a wrong distance cannot go unseen."""
@@ -67,7 +68,8 @@ class Exact:
         runner.run([Segment(shape.prefix_base, 0, builder.prefix)])
         gate = build_gate(builder)
         publication = Publication(None, builder.profile, gate)
-        self.engine = Engine(self.settings, builder, runner, shape, gate, publication, risk=risk)
+        monitor = RiskMonitor(risk, gate.classes)
+        self.engine = Engine(self.settings, builder, runner, shape, gate, publication, risk=monitor)
         self.engine.ingest.assign(Assign("market.bars", 0, 1, 0, 0))
         self.offset = 0
         self.checked = 0

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from stream_engine.calibration import Calibration, ClassCalibration, Identity
 from stream_engine.config import RiskSettings
 from stream_engine.gate import ClassGate
 from stream_engine.risk import RiskMonitor, RiskState, WatchedClass
+from stream_engine.risk_memory import RiskMemory
 
 SETTINGS = RiskSettings(budget=0.02, level=0.05, horizon=5_000, tau_step=0.75)
 
@@ -67,3 +71,53 @@ def test_classes_move_apart() -> None:
     alarm(monitor.classes["trend"])
     monitor.classes["trend"].advance()
     assert monitor.gates() == {"trend": ClassGate(1.75), "volume": ClassGate(3.0)}
+
+
+def test_the_budget_is_the_calibrations_unless_it_is_set() -> None:
+    identity = Identity("m", "w", "p", "...", {}, 32, 64, "float32", "none")
+    calibration = Calibration(
+        identity, 0.01, 0.05, "2026-01-02T03:04:05Z", (), {"trend": ClassCalibration(1.0, "c", True)}
+    )
+    classes = {"trend": ClassGate(1.0)}
+    assert RiskMonitor(RiskSettings(), classes).settings.budget == 0.02
+    assert RiskMonitor(RiskSettings(budget=0.3), classes, calibration).settings.budget == 0.3
+    monitor = RiskMonitor(RiskSettings(), classes, calibration)
+    assert monitor.classes["trend"].report().budget == 0.01
+    assert monitor.facts is not None
+    assert (monitor.facts.r_max, monitor.facts.certified) == (0.01, {"trend": True})
+    assert monitor.facts.digest == calibration.digest()
+
+
+def test_what_is_closed_stays_closed_over_a_restart_but_not_under_another_gate(tmp_path: Path) -> None:
+    path, classes = tmp_path / "state" / "risk.json", {"trend": ClassGate(1.0), "volume": ClassGate(3.0)}
+
+    def start(of: str = "gate a") -> RiskMonitor:
+        return RiskMonitor(SETTINGS, classes, None, RiskMemory(path, of))
+
+    first = start()
+    assert not first.moved
+    first.advance(first.classes["trend"])
+    assert start().gates() == {"trend": ClassGate(1.75), "volume": ClassGate(3.0)}
+    second = start()
+    second.advance(second.classes["trend"])
+    third = start()
+    assert third.moved
+    assert third.classes["trend"].state is RiskState.CLOSED
+    assert third.classes["volume"].state is RiskState.OPEN
+    assert not start("gate b").moved
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"of": "gate a", "states": {"trend": "AJAR"}}'])
+def test_a_state_file_that_cannot_be_read_is_logged_and_left(
+    content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "risk.json"
+    path.write_bytes(content)
+    assert RiskMemory(path, "gate a").load() == {}
+    assert "risk.state_file" in caplog.text
+
+
+def test_a_state_file_that_cannot_be_written_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    RiskMemory(tmp_path / "file" / "risk.json", "gate a").save({"trend": "CLOSED"})
+    assert "a restart opens what is closed" in caplog.text
