@@ -165,7 +165,8 @@ def load_runner(settings: EngineSettings, builder: Builder, shape: BudgetShape) 
         )
     except (OSError, ValueError, RuntimeError, ImportError) as error:
         also = f", engine.adapter = {settings.adapter!r}" if settings.adapter else ""
-        raise ConfigError(f"engine.model = {settings.model!r}{also}: it cannot be loaded: {error}") from error
+        reason = str(error).strip().partition("\n")[0]
+        raise ConfigError(f"engine.model = {settings.model!r}{also}: it cannot be loaded: {reason}") from error
     runner = ModelRunner(backbone, sorted(builder.answers))
     runner.run([Segment(shape.prefix_base, 0, builder.prefix)])
     return runner

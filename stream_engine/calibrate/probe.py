@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,6 @@ from stream_engine.calibrate.series import Series, simulated_series
 from stream_engine.calibrate.truth import truths
 from stream_engine.config import EngineSettings
 from stream_engine.engine import Engine
-from stream_engine.gate import Gate
 from stream_engine.intervals import wilson
 from stream_engine.model.frame import BarArrays
 from stream_engine.model.profile import Profile
@@ -26,6 +26,7 @@ from stream_engine.model.step import Segment
 from stream_engine.publish import Publication
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+TAUS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 CLEAN_EACH = 4
 CLEAN_STEP = 1.0
 """Drift a bar of a clean window, in standard deviations of its noise; over 32 bars that is far from flat."""
@@ -51,9 +52,19 @@ class Clean:
 
 
 @dataclass(frozen=True, slots=True)
+class Fired:
+    """Windows that the gate let through, of so many; of those right, and the same as the model's full path."""
+
+    windows: int
+    fired: int
+    right: int
+    agree: int
+
+
+@dataclass(frozen=True, slots=True)
 class Probe:
-    """What was found. Counts are of `windows` simulated windows: header's first choice in the fast-answer set
-    (`in_set`), gate fired, right of those, the same as the full path of those; `right_all` with no gate.
+    """What was found. `gate` is at the profile's tau, `over_tau` at others, `by_series` at the profile's for each
+    instrument; `in_set` counts windows where the header's first choice is in the fast-answer set.
 
     gaps: quantiles (`QUANTILES`) of the header's gap in logits. prefill_ms: a token; decode_ms: an entry on the
     resident state, which is what a question costs on the full path.
@@ -61,12 +72,10 @@ class Probe:
 
     model: str
     tau: float
-    windows: int
+    gate: Fired
     in_set: int
-    fired: int
-    right: int
-    agree: int
-    right_all: int
+    over_tau: dict[float, Fired]
+    by_series: dict[str, Fired]
     gaps: tuple[float, ...]
     clean: tuple[Clean, ...]
     prefill_ms: float
@@ -80,13 +89,13 @@ class Probe:
 
     def verdict(self) -> str:
         """One plain sentence: whether the gate will ever fire, and what it is then worth."""
-        share, (low, high) = self.fired / self.windows, wilson(self.fired, self.windows)
-        if not self.fired:
-            where = f"on none of {self.windows} windows it did"
-            return f"The gate will never fire: {where}. Every question takes the full path."
+        fired, windows = self.gate.fired, self.gate.windows
+        share, (low, high) = fired / windows, wilson(fired, windows)
+        if not fired:
+            return f"The gate will never fire: it did on none of {windows} windows. Questions take the full path."
         if share <= HARDLY:
             return f"The gate will hardly ever fire: on {share:.1%} of windows [{low:.1%}, {high:.1%}]."
-        worth = f"it is right in {self.right / self.fired:.1%} of those"
+        worth = f"it is right in {self.gate.right / fired:.1%} of those"
         if not self.tells_directions:
             worth += ", but clean rises, falls and sideways windows do not get three different answers"
         return f"The gate fires on {share:.1%} of windows [{low:.1%}, {high:.1%}], and {worth}."
@@ -123,8 +132,15 @@ class _Timed:
         return self.milliseconds(seconds for size, branches, seconds in self.steps if not size and branches == 1)
 
 
-def probe(settings: EngineSettings, windows: int, seed: int, told: Callable[[int, int], None]) -> Probe:
-    """Load the configured model and probe it at its profile's tau. Raises ConfigError where that fails."""
+def probe(
+    settings: EngineSettings,
+    windows: int,
+    seed: int,
+    told: Callable[[int, int], None],
+    recorded: Sequence[Series] = (),
+) -> Probe:
+    """Load the configured model and probe it at its profile's tau, on `windows` simulated windows, or on at most
+    so many of each `recorded` series. Raises ConfigError where the model cannot be served."""
     settings = dataclasses.replace(
         settings, calibration="none", max_sessions=1, total_cells=0, preposition="fused", promoted_questions=0
     )
@@ -132,48 +148,64 @@ def probe(settings: EngineSettings, windows: int, seed: int, told: Callable[[int
     shape, gate = budget_shape(settings, builder), build_gate(builder)
     runner = _Timed(load_runner(settings, builder, shape))
     engine = Engine(settings, builder, runner, shape, gate, Publication(None, builder.profile, gate))
-    return probe_engine(engine, gate, runner, windows, seed, told)
-
-
-def probe_engine(
-    engine: Engine, gate: Gate, runner: _Timed, windows: int, seed: int, told: Callable[[int, int], None]
-) -> Probe:
-    """Probe an engine of one session whose runner is timed."""
-    builder = engine.builder
     profile = builder.profile
-    replay, kind = Replay(engine), profile.generic_class
+    replay, kind, tau = Replay(engine), profile.generic_class, profile.tau[profile.generic_class.name]
     cleans = clean_windows(profile, seed)
-    total, done = windows + len(cleans), 0
+    if recorded:
+        total = sum(min(windows, len(one.bars) // (profile.window_bars + 1)) for one in recorded) + len(cleans)
+        stream = itertools.chain.from_iterable(replay.recorded(one, windows) for one in recorded)
+    else:
+        total = windows + len(cleans)
+        stream = iter(replay.simulated(simulated_series(seed, windows, profile.region_bars)))
     moments: list[Moment] = []
-    for moment in replay.simulated(simulated_series(seed, windows, profile.region_bars)):
+    for moment in itertools.chain(stream, replay.simulated([series for _, series in cleans])):
         moments.append(moment)
-        done += 1
-        told(done, total)
-    found: list[Clean] = []
-    for (direction, _), moment in zip(cleans, replay.simulated([series for _, series in cleans]), strict=True):
-        fires = gate.decide(moment.header, kind.name).fires
-        found.append(Clean(direction, said(builder, moment), moment.header.gap, fires))
-        done += 1
-        told(done, total)
-    right = [word[kind.name] for word in truths([kind], [moment.window for moment in moments])]
-    decided = [gate.decide(moment.header, kind.name) for moment in moments]
-    hits = [(decision, word, moment) for decision, word, moment in zip(decided, right, moments, strict=True)]
-    fired = [one for one in hits if one[0].fires]
-    agree = [kind.name in one.answers and one.answers[kind.name].answer == said.word for said, _, one in fired]
+        told(min(len(moments), total), total)
+    moments, last = moments[: -len(cleans)], moments[-len(cleans) :]
+    judged = [_judge(builder, moment, word[kind.name], kind.name) for moment, word in zip(
+        moments, truths([kind], [moment.window for moment in moments]), strict=True
+    )]  # fmt: skip
     return Probe(
         model=profile.name,
-        tau=profile.tau[kind.name],
-        windows=len(moments),
-        in_set=sum(decision.word is not None for decision in decided),
-        fired=len(fired),
-        right=sum(decision.word == word for decision, word, _ in fired),
-        agree=sum(agree),
-        right_all=sum(decision.word == word for decision, word, _ in hits),
-        gaps=tuple(float(gap) for gap in np.quantile([moment.header.gap for moment in moments], QUANTILES)),
-        clean=tuple(found),
+        tau=tau,
+        gate=_fired(judged, tau),
+        in_set=sum(one.word is not None for one in judged),
+        over_tau={level: _fired(judged, level) for level in TAUS},
+        by_series={
+            name: _fired([one for one in judged if one.series == name], tau)
+            for name in dict.fromkeys(one.series for one in judged)
+        },
+        gaps=tuple(float(gap) for gap in np.quantile([one.gap for one in judged], QUANTILES)),
+        clean=tuple(
+            Clean(direction, said(builder, moment), moment.header.gap, gate.decide(moment.header, kind.name).fires)
+            for (direction, _), moment in zip(cleans, last, strict=True)
+        ),
         prefill_ms=runner.prefill_ms,
         decode_ms=runner.decode_ms,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """One window: the header's word where it is one of the class, its gap, the right word, the full path's."""
+
+    series: str
+    word: str | None
+    gap: float
+    right: str
+    full: str | None
+
+
+def _judge(builder: Builder, moment: Moment, right: str, kind: str) -> _Judged:
+    known, full = builder.answers.get(moment.header.top1), moment.answers.get(kind)
+    word = known[1] if known is not None and known[0] == kind else None
+    return _Judged(moment.series, word, moment.header.gap, right, full.answer if full is not None else None)
+
+
+def _fired(judged: Sequence[_Judged], tau: float) -> Fired:
+    fired = [one for one in judged if one.word is not None and one.gap > tau]
+    right, agree = (sum(one.word == getattr(one, name) for one in fired) for name in ("right", "full"))
+    return Fired(len(judged), len(fired), right, agree)
 
 
 def said(builder: Builder, moment: Moment) -> str:
