@@ -23,7 +23,7 @@ from stream_engine.calibrate.choose import (
     choose,
     curve_of,
 )
-from stream_engine.calibrate.pairs import pairs_of
+from stream_engine.calibrate.pairs import COLUMNS, pairs_of
 from stream_engine.calibrate.replay import Moment, Replay
 from stream_engine.calibrate.series import Series, simulated_series
 from stream_engine.calibration import CALIBRATION_FILE, Calibration, SeriesFacts
@@ -74,9 +74,11 @@ class Outcome:
     forms: dict[str, dict[str, tuple[SurfaceForm, ...]]]
 
     def save(self, folder: Path) -> None:
-        """Pairs and curve as Parquet, the curve as CSV too, and the calibration."""
+        """Pairs and curve as Parquet, the curve as CSV too, and the calibration. The metadata of the pairs' file
+        tells what each column means."""
         folder.mkdir(parents=True, exist_ok=True)
-        self.pairs.write_parquet(folder / PAIRS_FILE)
+        meanings = {name: column.meaning for name, column in COLUMNS.items()}
+        self.pairs.write_parquet(folder / PAIRS_FILE, metadata=meanings)
         self.curve.write_parquet(folder / CURVE_FILE)
         self.curve.write_csv(folder / CURVE_TABLE, float_precision=5)
         self.calibration.save(folder / CALIBRATION_FILE)

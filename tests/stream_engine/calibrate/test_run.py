@@ -94,6 +94,7 @@ def test_the_file_names_what_it_was_made_of(outcome: Outcome, folder: Path, buil
 
 def test_pairs_curve_and_plots_are_written(outcome: Outcome, folder: Path) -> None:
     assert pl.read_parquet(folder / PAIRS_FILE).equals(outcome.pairs)
+    assert pl.read_parquet_metadata(folder / PAIRS_FILE)["full_gap"] == "the full path's own gap, in logits"
     assert pl.read_parquet(folder / CURVE_FILE).equals(outcome.curve)
     assert pl.read_csv(folder / CURVE_TABLE).columns == outcome.curve.columns
     for name in (RISK_PLOT, ACCURACY_PLOT):
