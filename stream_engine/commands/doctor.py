@@ -22,8 +22,8 @@ def doctor(options: Options, as_json: bool) -> None:
     """Look at everything that the service needs, and say what to do where it is not right.
 
     Python and packages, torch, the model and its calibration, the ready board, sockets and ports, the broker, its
-    topics, the consumer group and the clock. It changes nothing, and works whether or not the service runs. Status 1 where there is a
-    problem; a warning is none.
+    topics, the consumer group and the clock. It changes nothing, and works whether or not the service runs.
+    Status 1 where there is a problem; a warning is none.
 
     \b
     Examples:
