@@ -19,6 +19,7 @@ from stream_engine.freshness import unmet_bound
 from stream_engine.gate import Gate, GateDecision, GateReason
 from stream_engine.instants import rfc3339
 from stream_engine.messages import Check, Query
+from stream_engine.router import EXACT
 
 log = logging.getLogger(__name__)
 
@@ -126,21 +127,24 @@ class FastPath:
                 self._metrics.fast_path(Outcome.NOT_FRESH.value)
                 raise ApiError(409, "freshness_not_met", unmet)
             return None, Outcome.NOT_FRESH
+        routed_by = EXACT if exact else route.by.value
         decision = gate.decide(slot.ready, route.question_class, exact=exact, flags=slot.evidence.flags)
         if decision.fires:
             if not exact and route.question_class and self._chance() < self._check_share:
                 self.checks.append(_check(query, route.question_class, slot))
-            return self._body(query, slot, meta, decision), decision.reason
+            return self._body(query, slot, meta, decision, routed_by), decision.reason
         # A caller may waive the gap, but neither an answer that has no word nor a window that is too short.
         servable = decision.word is not None and decision.reason is not GateReason.WARMING_UP
         if query.path == "fast" and servable:
-            return self._body(query, slot, meta, decision), Outcome.BELOW_GATE
+            return self._body(query, slot, meta, decision, routed_by), Outcome.BELOW_GATE
         return None, decision.reason
 
     def _age_ms(self, slot: ReadySlot) -> int:
         return max(0, int(self._clock_ms()) - slot.evidence.record_time_ms)
 
-    def _body(self, query: Query, slot: ReadySlot, meta: BoardMeta, decision: GateDecision) -> AnswerBody:
+    def _body(
+        self, query: Query, slot: ReadySlot, meta: BoardMeta, decision: GateDecision, routed_by: str
+    ) -> AnswerBody:
         evidence, ready = slot.evidence, slot.ready
         pushed = evidence.topic_index < 0
         return AnswerBody(
@@ -167,6 +171,7 @@ class FastPath:
             entry_tokens=0,  # no entry was run for this answer
             reused_tokens=0,
             model=meta.model,
+            routed_by=routed_by,
         )
 
     def _board(self) -> BoardReader:

@@ -50,6 +50,12 @@ class ApiMetrics:
             ("outcome",),
             registry=self._registry,
         )
+        self._routed = Counter(
+            "query_api_questions_routed",
+            "Questions by how they came to what answers them: exact, listed, classifier, none, or refused",
+            ("by",),
+            registry=self._registry,
+        )
         self._answer_seconds = Histogram(
             "query_api_answer_seconds",
             "Time from receiving a query to its answer, by the path that the answer took",
@@ -78,6 +84,7 @@ class ApiMetrics:
         self._request_child = cache(self._requests.labels)
         self._request_time_child = cache(self._request_seconds.labels)
         self._fast_path_child = cache(self._fast_path.labels)
+        self._routed_child = cache(self._routed.labels)
         self._answer_child = cache(self._answer_seconds.labels)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -87,8 +94,12 @@ class ApiMetrics:
     def fast_path(self, outcome: str) -> None:
         self._fast_path_child(outcome).inc()
 
-    def answer(self, path: str, seconds: float) -> None:
+    def answer(self, path: str, routed_by: str, seconds: float) -> None:
         self._answer_child(path).observe(seconds)
+        self._routed_child(routed_by).inc()
+
+    def refused(self) -> None:
+        self._routed_child("refused").inc()
 
     def check(self, sent: bool) -> None:
         self._checks.labels("sent" if sent else "dropped").inc()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from stream_engine.gate import GateDecision
+from stream_engine.instants import rfc3339
 from stream_engine.messages import Answer, AnswerChanged, PathTaken, Query, StandingQuery
 from stream_engine.model.rendering import Builder
 from stream_engine.ready import Evidence, ReadyDistribution, StateFlag
@@ -19,10 +19,7 @@ INCOMPLETE = "INCOMPLETE"
 
 def event_time(time_us: int | None) -> str | None:
     """Microseconds since the epoch as RFC 3339 in UTC."""
-    if time_us is None:
-        return None
-    moment = datetime.fromtimestamp(time_us / 1e6, UTC)
-    return moment.isoformat(timespec="microseconds" if time_us % 1_000_000 else "seconds").replace("+00:00", "Z")
+    return None if time_us is None else rfc3339(time_us)
 
 
 def word_of(builder: Builder, tokens: Sequence[int], class_name: str | None) -> tuple[str, str]:
@@ -50,6 +47,7 @@ def build_answer(
     reused_tokens: int,
     now_ms: int,
     latency_us: int,
+    routed_by: str = "none",
 ) -> Answer:
     """``tokens`` are the answer's own; ``gate`` is None on the full path. ``confidence`` is the calibrated
     probability of agreeing with the full path, None where that was not calibrated."""
@@ -79,6 +77,7 @@ def build_answer(
         entry_tokens=entry_tokens,
         reused_tokens=reused_tokens,
         model=session.builder.profile.name,
+        routed_by=routed_by,
     )
 
 

@@ -221,7 +221,7 @@ class Engine:
 
     def register(self, request: StandingPut) -> StandingQuery | ErrorReply:
         """Register a standing query; sessions it covers are evaluated next, at their present version."""
-        route = self.router.route(request.question)
+        route = self.router.route(request.question, request.pattern)
         if route.question_class is None:
             return unsupported(self.router)
         previous = self.standing.get(request.id) if request.id else None

@@ -38,17 +38,15 @@ class PromotedQuestions:
         publication: Publication,
         standing: Callable[[str], Collection[str]],
         counters: dict[str, float],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._builder = builder
         self._publication = publication
         self._standing = standing
         self._counters = counters
-        self._clock = clock
         self._half_life_s = settings.promotion_half_life_s
         self._places = 0 if settings.preposition == "off" else settings.promoted_questions
         self._sessions: dict[str, _Questions] = {}
-        self._next_look = clock()
+        self._next_look = time.monotonic()
 
     @property
     def count(self) -> int:
@@ -61,15 +59,17 @@ class PromotedQuestions:
         return tuple(known.entries.values()) if known is not None else ()
 
     def asked(self, session: Session, question: str, class_name: str | None) -> bool:
-        """The engine was asked a question that the generic header did not answer. True when that promoted it."""
+        """The engine was asked a question that the generic header did not answer. True when that promoted it.
+
+        One of no class is answered in free text: its first token alone is no answer."""
         key = entry_key(question)
-        if not self._places or key in self._standing(session.id):
+        if not self._places or class_name is None or key in self._standing(session.id):
             return False
         known = self._sessions.get(session.id)
         if known is None:
             known = self._sessions[session.id] = _Questions(QuestionHeat(self._places, self._half_life_s))
         self._count_reads(known, session)  # else the asked one would overtake one that is read more
-        change = known.heat.asked(key, self._clock())
+        change = known.heat.asked(key, time.monotonic())
         self._demote(known, session, change)
         for promoted in change.promoted:
             tokens = self._builder.query_entry(promoted)
@@ -88,7 +88,7 @@ class PromotedQuestions:
 
     def look(self, sessions: Mapping[str, Session]) -> None:
         """Now and then: count what was read, let the others cool."""
-        now = self._clock()
+        now = time.monotonic()
         if now < self._next_look:
             return
         self._next_look = now + self._half_life_s / LOOKS_A_HALF_LIFE
@@ -117,7 +117,7 @@ class PromotedQuestions:
             new = reads - known.reads.get(key, 0)
             known.reads[key] = reads
             if new > 0:
-                known.heat.asked(key, self._clock(), new)
+                known.heat.asked(key, time.monotonic(), new)
                 self._counters["promoted_reads_total"] += new
 
     def _demote(self, known: _Questions, session: Session, change: Change) -> None:

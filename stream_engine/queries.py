@@ -18,7 +18,7 @@ from stream_engine.partitions import PartitionTable
 from stream_engine.promoted import PromotedQuestions
 from stream_engine.publish import Publication
 from stream_engine.ready import ReadyDistribution, StateFlag
-from stream_engine.router import Router
+from stream_engine.router import EXACT, Router
 from stream_engine.scheduler import Lane, QueryReply, QueryWork, Scheduler
 from stream_engine.session import ResidentBranch, Session, SessionState
 
@@ -117,6 +117,7 @@ class QueryDesk:
             reused_tokens=work.reused,
             now_ms=_now_ms(),
             latency_us=int((time.monotonic() - work.since) * 1e6),
+            routed_by=self._router.route(work.query.question, work.query.session).by.value,
         )
         self._counters[f"answers_{answer.path}_total"] += 1
         work.reply(answer)
@@ -139,7 +140,8 @@ class QueryDesk:
 
     def _refusal(self, query: Query) -> ErrorReply | None:
         """Why the query cannot be answered on the present state; None when it can."""
-        if not self._router.answers_anything and self._router.route(query.question).question_class is None:
+        route = self._router.route(query.question, query.session)
+        if route.question_class is None and not self._router.answers_anything:
             return unsupported(self._router)
         session = self._sessions.get(query.session)
         if session is None and self._partitions.filling:
@@ -163,7 +165,7 @@ class QueryDesk:
     def _answer(self, asked: _Asked) -> None:
         query = asked.query
         session = self._sessions[query.session]
-        route = self._router.route(query.question)
+        route = self._router.route(query.question, query.session)
         class_name = route.question_class.name if route.question_class else None
         if query.path != "full":
             exact = session.ready.get(route.key)
@@ -177,7 +179,8 @@ class QueryDesk:
                     if exact is not None:
                         self._promoted.asked(session, query.question, class_name)
                     self._counters["answers_fast_total"] += 1
-                    asked.reply(self._fast_answer(asked, session, ready, class_name, decision))
+                    routed_by = EXACT if exact is not None else route.by.value
+                    asked.reply(self._fast_answer(asked, session, ready, class_name, decision, routed_by))
                     if decision.fires and exact is None and class_name is not None:
                         self._sampled(session, query.question, class_name, ready)
                     return
@@ -198,6 +201,7 @@ class QueryDesk:
         ready: ReadyDistribution,
         class_name: str | None,
         decision: GateDecision,
+        routed_by: str,
     ) -> Answer:
         return build_answer(
             asked.query,
@@ -212,6 +216,7 @@ class QueryDesk:
             reused_tokens=0,
             now_ms=_now_ms(),
             latency_us=int((time.monotonic() - asked.since) * 1e6),
+            routed_by=routed_by,
         )
 
 

@@ -1,8 +1,9 @@
 """The question classifier: which class a wording that no profile lists belongs to, or none.
 
-A multinomial logistic regression on word sequences over a closed vocabulary. It errs towards abstaining: a word that
-no wording of the class has, a yes-or-no form, two questions in one, or a probability below the threshold, and the question has no class.
-Its weights (``training/router.py`` makes them) are NumPy arrays; nothing here needs torch.
+A multinomial logistic regression on word sequences over a closed vocabulary. It errs towards abstaining: a word
+that no wording of the class has, a yes-or-no form that none of them has, two questions in one, or a probability
+below the class's threshold, and the question has no class. Its weights (``training/router.py`` makes them) are
+NumPy arrays; nothing here needs torch.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MAX_WORDS = 24
 
 
 def features(words: tuple[str, ...]) -> set[str]:
-    """What the regression sees: words, runs of two and three with the ends marked, pairs with words between them."""
+    """What the regression sees: words, runs of two and three with the ends marked, pairs with words between."""
     marked = ("^", *words, "$")
     found = set(words)
     for size in (2, 3):
@@ -49,15 +50,17 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class QuestionClassifier:
-    """``classes`` are (name, answer words); ``weights`` float32 [features, classes + 1], its last column and that of
-    ``bias`` [classes + 1] for no class; ``vocabulary`` holds each class's words."""
+    """``classes`` are (name, answer words); ``weights`` float32 [features, classes + 1], its last column and that
+    of ``bias`` [classes + 1] for no class; ``vocabulary`` and ``thresholds`` are by class; ``yes_or_no`` names the
+    classes whose wordings may ask for yes or no."""
 
     classes: tuple[tuple[str, tuple[str, ...]], ...]
     index: dict[str, int]
     weights: NDArray[np.float32]
     bias: NDArray[np.float32]
     vocabulary: tuple[frozenset[str], ...]
-    threshold: float
+    yes_or_no: frozenset[str]
+    thresholds: tuple[float, ...]
 
     def probabilities(self, words: tuple[str, ...]) -> NDArray[np.float32]:
         """Of each class and, last, of none: [classes + 1]."""
@@ -68,19 +71,21 @@ class QuestionClassifier:
 
     def classify(self, words: tuple[str, ...]) -> Verdict:
         """The class of a question's core (``question_core.core``)."""
-        if not 0 < len(words) <= MAX_WORDS or polar(words) or several(words):
+        if not 0 < len(words) <= MAX_WORDS or several(words):
             return Verdict(None, 0.0)
         probabilities = self.probabilities(words)
         likeliest = int(probabilities[:-1].argmax())
         probability = float(probabilities[likeliest])
-        sure = probability >= self.threshold and self.vocabulary[likeliest].issuperset(words)
-        return Verdict(self.classes[likeliest][0] if sure else None, probability)
+        name = self.classes[likeliest][0]
+        sure = probability >= self.thresholds[likeliest] and self.vocabulary[likeliest].issuperset(words)
+        return Verdict(name if sure and (name in self.yes_or_no or not polar(words)) else None, probability)
 
     def save(self, path: Path) -> None:
         head: dict[str, Any] = {
             "classes": self.classes,
             "vocabulary": [sorted(words) for words in self.vocabulary],
-            "threshold": self.threshold,
+            "yes_or_no": sorted(self.yes_or_no),
+            "thresholds": self.thresholds,
             "features": list(self.index),
         }
         blob = np.frombuffer(json.dumps(head).encode(), dtype=np.uint8)
@@ -97,7 +102,8 @@ class QuestionClassifier:
                 weights=arrays["weights"].astype(np.float32),
                 bias=arrays["bias"],
                 vocabulary=tuple(frozenset(words) for words in head["vocabulary"]),
-                threshold=float(head["threshold"]),
+                yes_or_no=frozenset(head["yes_or_no"]),
+                thresholds=tuple(head["thresholds"]),
             )
 
 

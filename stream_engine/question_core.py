@@ -8,9 +8,9 @@ from functools import lru_cache
 
 LEADS = (
     "i would like to know", "i want to know", "could you please tell me", "can you please tell me",
-    "could you tell me", "can you tell me", "could you show me", "can you show me", "please tell me", "let me know",
-    "could you say", "can you say", "do you know", "tell me", "show me", "give me", "please", "okay", "ok", "hello",
-    "hey", "hi", "so", "now", "and", "quick", "well", "it :", "it ,",
+    "could you tell me", "can you tell me", "could you show me", "can you show me", "please tell me",
+    "let me know", "could you say", "can you say", "do you know", "tell me", "show me", "give me", "please",
+    "okay", "ok", "hello", "hey", "hi", "so", "now", "and", "quick", "well", "it :", "it ,",
 )  # fmt: skip
 TAILS = (
     "at the moment", "at this moment", "right now", "just now", "over the window", "over the last bars",
@@ -19,8 +19,9 @@ TAILS = (
 """Words around a question that do not change what is asked of the window that the session holds."""
 
 _AUXILIARIES = frozenset(
-    "is are am was were has have had do does did will would can could should shall may might must".split()
-)
+    ("is", "are", "am", "was", "were", "has", "have", "had", "do", "does", "did", "will", "would", "can", "could",
+     "should", "shall", "may", "might", "must")
+)  # fmt: skip
 _WORD = re.compile(r"\w+(?:'\w+)?|[^\w\s]")
 _IS = re.compile(r"\b(what|where|how|which|it|that|there|here|who|when|why)'s\b")
 _ENDS = "?.!"
@@ -46,7 +47,7 @@ def core(question: str, session: str = "", window_bars: int = 0) -> tuple[str, .
     words = _WORD.findall(text)
     while words and words[-1] in _ENDS:
         words.pop()
-    tails = TAILS
+    tails: tuple[str, ...] = TAILS
     if window_bars:
         span = (f"last {window_bars} bars", f"past {window_bars} bars")
         tails = (*(f"{over} the {bars}" for over in ("over", "in", "during") for bars in span), *TAILS)

@@ -19,7 +19,7 @@ TEMPLATES = Path(__file__).parent / "router_questions.txt"
 LISTED_WEIGHT = 4.0
 BROKEN_WEIGHT = 0.2
 _SAMPLES = 60
-_MAX_EXPANSIONS = 20_000
+_MAX_EXPANSIONS = 30_000
 _CHOICE = re.compile(r"\{([^{}]*)\}")
 _NAME = re.compile(r"\$(\w+)")
 
@@ -58,19 +58,24 @@ def read_templates(path: Path = TEMPLATES) -> tuple[dict[str, tuple[str, ...]], 
     return sections, lists
 
 
-def examples(listed: Mapping[str, tuple[str, ...]], rng: np.random.Generator) -> list[Example]:
-    """All of them, of the classes that ``listed`` has. Yes-or-no wordings are left to the list itself."""
+def examples(
+    listed: Mapping[str, tuple[str, ...]], generic: str, rng: np.random.Generator
+) -> list[Example]:
+    """All of them, of the classes that ``listed`` has. Yes-or-no wordings of the ``generic`` class are left to the
+    list itself: from ``is it trending`` nothing is to be learnt about ``is it rising``."""
     templates, lists = read_templates()
     known: dict[tuple[str, ...], str] = {}
     found: list[Example] = []
     for name, wordings in listed.items():
         for wording in wordings:
-            words = core(wording) or ()
+            words = core(wording)
+            if words is None:
+                continue
             known.setdefault(words, name)
-            if not polar(words):
+            if name != generic or not polar(words):
                 found.append(Example(words, name, f"{name}: {wording}", LISTED_WEIGHT))
     expanded = {
-        (name, template): sorted({words for text in expand(template, lists) if (words := core(text))})
+        (name, template): sorted({one for text in expand(template, lists) if (one := core(text))})
         for name, section in templates.items()
         if name in listed or name == OTHER
         for template in section
@@ -80,7 +85,7 @@ def examples(listed: Mapping[str, tuple[str, ...]], rng: np.random.Generator) ->
             for words in texts:
                 known.setdefault(words, name)
     for (name, template), texts in expanded.items():
-        picked = [texts[at] for at in rng.permutation(len(texts))[:_SAMPLES]]
+        picked = _sample([texts[at] for at in rng.permutation(len(texts))])
         found += [
             Example(words, name, f"{name}: {template}")
             for words in picked
@@ -89,11 +94,21 @@ def examples(listed: Mapping[str, tuple[str, ...]], rng: np.random.Generator) ->
     return found + _broken(found, known, rng)
 
 
+def _sample(shuffled: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """The first ones, and of the others those that have a new word: a word left out would be one not known."""
+    picked, seen = shuffled[:_SAMPLES], {word for words in shuffled[:_SAMPLES] for word in words}
+    for words in shuffled[_SAMPLES:]:
+        if not seen.issuperset(words):
+            picked.append(words)
+            seen.update(words)
+    return picked
+
+
 def _broken(
     found: list[Example], known: Mapping[tuple[str, ...], str], rng: np.random.Generator
 ) -> list[Example]:
-    """Of no class: questions cut short or shuffled, and a class's words at random. What such a piece happens to say
-    that a class does answer is left out; what is close to it counts little."""
+    """Of no class: questions cut short or shuffled, and a class's words at random. What such a piece happens to
+    say that a class does answer is left out; what is close to it counts little."""
     right = [example for example in found if example.question_class != OTHER]
     made: dict[tuple[str, ...], str] = {}
     for example in right:
@@ -102,7 +117,7 @@ def _broken(
             made[words[: rng.integers(1, len(words) // 2 + 1)]] = group
             made[tuple(words[at] for at in rng.permutation(len(words)))] = group
     for name in dict.fromkeys(example.question_class for example in right):
-        vocabulary = sorted({word for example in right if example.question_class == name for word in example.words})
+        vocabulary = sorted({word for one in right if one.question_class == name for word in one.words})
         for number in range(600):
             made[tuple(rng.choice(vocabulary, rng.integers(1, 7)).tolist())] = f"random {name} {number // 20}"
     return [Example(words, OTHER, group, BROKEN_WEIGHT) for words, group in made.items() if words not in known]

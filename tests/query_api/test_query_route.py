@@ -14,7 +14,7 @@ from .conftest import DOWN, OTHER_TOKEN, TAU, TREND, answer
 FIELDS = {
     "session", "question", "answer", "class", "path", "gate", "gap", "tau", "confidence", "fast_set_mass",
     "session_version", "topic", "partition", "offset", "event_time", "age_ms", "latency_us", "window_bars",
-    "bars", "state", "entry_tokens", "reused_tokens", "model",
+    "bars", "state", "entry_tokens", "reused_tokens", "model", "routed_by",
 }  # fmt: skip
 
 
