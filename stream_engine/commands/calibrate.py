@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 TOPIC = "topic:"
 SAMPLE = "sample"
+REPORT_FILE = "report.txt"
 
 
 @click.command()
@@ -28,7 +29,7 @@ SAMPLE = "sample"
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
-    help="Folder for the calibration, the pairs, the curve and the plots.",
+    help="Folder for the calibration, pairs, curve, plots and report.",
 )
 @click.option("--r-max", type=click.FloatRange(0, 1, True, True), default=0.02, show_default=True,
               help="Budget: largest share of fast answers that may differ from the full path's.")  # fmt: skip
@@ -105,9 +106,10 @@ def calibrate(
         raise wrong_setting(error) from error
     except (NothingToCalibrate, NoSingleToken, ValueError, RuntimeError, OSError) as error:
         raise Failure(str(error)) from error
-    console = Console()
+    console = Console(record=True)
     for part in report(outcome):
         console.print(part)
+    (out / REPORT_FILE).write_text(console.export_text())
     click.echo(f"calibration, pairs, curve and plots in {out}")
 
 

@@ -29,6 +29,7 @@ from stream_engine.calibrate.run import (
 from stream_engine.calibrate.series import Series
 from stream_engine.calibration import CALIBRATION_FILE, Calibration
 from stream_engine.cli import cli
+from stream_engine.commands.calibrate import REPORT_FILE
 from stream_engine.config import EngineSettings
 from stream_engine.engine import Engine
 from stream_engine.messages import Answer, Assign, Batch, Query, Record
@@ -170,7 +171,7 @@ def test_the_command_reads_a_file_and_puts_the_calibration_beside_the_model(
     assert done.exit_code == 0, done.output
     assert "No guarantee" in done.output
     assert {path.name for path in out.iterdir()} == {
-        CALIBRATION_FILE, PAIRS_FILE, CURVE_FILE, CURVE_TABLE, RISK_PLOT, ACCURACY_PLOT
+        CALIBRATION_FILE, PAIRS_FILE, CURVE_FILE, CURVE_TABLE, RISK_PLOT, ACCURACY_PLOT, REPORT_FILE
     }  # fmt: skip
     found = load_calibration(EngineSettings(model=str(model)), TokenBuilder.load(model))
     assert found == Calibration.load(out / CALIBRATION_FILE)
