@@ -126,6 +126,7 @@ class VerificationDesk:
         settings = self.monitor.settings
         return CalibrationReport(
             self._builder.profile.name,
+            self._builder.profile.generic_class.name,
             self.monitor.facts,
             settings.check_share,
             settings.level,

@@ -56,10 +56,12 @@ class CalibrationFacts(msgspec.Struct, frozen=True):
 
 
 class CalibrationReport(msgspec.Struct, frozen=True):
-    """The gate as it serves now, and what the checks say about it. ``file`` is None where the taus are the
-    profile's. ``dropped`` counts checks that could not be made, by reason; ``waiting`` are due in idle time."""
+    """The gate as it serves now, and what the checks say about it. ``generic_class`` is the one that the generic
+    header answers; ``file`` is None where the taus are the profile's. ``dropped`` counts checks that could not be
+    made, by reason; ``waiting`` are due in idle time."""
 
     model: str
+    generic_class: str
     file: CalibrationFacts | None
     check_share: float
     level: float

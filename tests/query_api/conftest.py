@@ -70,7 +70,7 @@ def committed(session: str = "AAPL", version: int = 43) -> Committed:
     return Committed(session, version, 1, "market.bars", 1, version - 1, "2026-01-02T03:05:05Z")
 
 
-CALIBRATION = CalibrationReport("embedded", None, 0.02, 0.05, 5000, (), {}, 0)
+CALIBRATION = CalibrationReport("embedded", "trend", None, 0.02, 0.05, 5000, (), {}, 0)
 
 
 def status(**changes: Any) -> Status:
@@ -210,8 +210,8 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def make_service(folder: Path) -> Iterator[Callable[..., Service]]:
-    """Starts one service; ``board=False`` leaves the board out, other keywords are API settings. Answers are picked
-    for a check only where ``check_share`` says so."""
+    """Starts one service; ``board=False`` leaves the board out, other keywords are API settings. Only where
+    ``check_share`` says so are answers picked for a check."""
     started: list[Callable[[], object]] = []
 
     def make(*, board: bool = True, lease_s: float = 3600.0, check_share: float = 0.0, **api: Any) -> Service:

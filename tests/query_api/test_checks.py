@@ -31,6 +31,7 @@ TREND_RISK = ClassRisk(
 )  # fmt: skip
 REPORT = CalibrationReport(
     "embedded",
+    "trend",
     CalibrationFacts("c0ffee", "2026-01-02T03:04:05Z", 0.02, 0.05, {"trend": "certified"}, {"trend": True}),
     0.02,
     0.05,
