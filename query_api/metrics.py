@@ -161,8 +161,8 @@ def _risk(calibration: CalibrationReport) -> Iterable[Metric]:
         ("gate_tau", "tau", "Gap in logits that an answer needs"),
         ("gate_open", "open", "Whether the class has a fast path"),
         ("risk_budget", "budget", "False-accept rate that the class may have"),
-        ("risk_lower", "lower", "Anytime-valid lower bound of its false-accept rate under the present tau"),
-        ("risk_upper", "upper", "Anytime-valid upper bound of the same"),
+        ("risk_rate_lower", "lower", "Anytime-valid lower bound of its false-accept rate under the present tau"),
+        ("risk_rate_upper", "upper", "Anytime-valid upper bound of the same"),
         ("risk_evidence", "evidence", "The detector's evidence of a rate above the budget"),
         ("risk_threshold", "threshold", "Evidence at which tau is raised, then the class closed"),
     ):

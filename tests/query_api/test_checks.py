@@ -140,8 +140,8 @@ def test_calibration_without_an_engine_is_503(service: Service) -> None:
 def test_metrics_of_the_risk(service: Service) -> None:
     service.engine.on[StatusRequest] = lambda _: status(calibration=REPORT)
     values = {
-        "risk_checks_total": 45, "risk_false_accepts_total": 6, "risk_rate": 0.025, "risk_lower": 0.001,
-        "risk_upper": 0.12, "risk_budget": 0.02, "risk_evidence": 7.5, "risk_threshold": 100_000,
+        "risk_checks_total": 45, "risk_false_accepts_total": 6, "risk_rate": 0.025, "risk_rate_lower": 0.001,
+        "risk_rate_upper": 0.12, "risk_budget": 0.02, "risk_evidence": 7.5, "risk_threshold": 100_000,
         "gate_tau": 3.0, "gate_open": 1,
     }  # fmt: skip
     for name, value in values.items():

@@ -141,20 +141,35 @@ def session_machine(
             self.asked += 1
             self.engine.queries.ask(Query(key, QUESTIONS[0], path), self.replies.append)
 
-        @rule(key=st.sampled_from(KEYS))
-        def pick(self, key: str) -> None:
-            """A reader's fast answer that is to be checked, at once or much later."""
-            slot = self.check.read(key, "")
-            if not isinstance(slot, Miss):
-                version, position = slot.evidence.session_version, slot.ready.position
-                self.picked.append(
-                    Check(key, QUESTIONS[0], "trend", version, position, slot.ready.top1, 99.0, slot.token_hash)
-                )
+        @rule()
+        def pick(self) -> None:
+            """Fast answers of a reader that are to be checked, at once or much later."""
+            for key in KEYS:
+                slot = self.check.read(key, "")
+                if not isinstance(slot, Miss):
+                    version, position = slot.evidence.session_version, slot.ready.position
+                    self.picked.append(
+                        Check(
+                            key, QUESTIONS[0], "trend", version, position, slot.ready.top1, 99.0, slot.token_hash
+                        )
+                    )
 
         @rule()
         def hand_over(self) -> None:
             while self.picked:
                 self.engine.verification.offer(self.picked.pop())
+
+        @rule(key=st.sampled_from(KEYS), count=st.integers(0, 30))
+        def check_late(self, key: str, count: int) -> None:
+            """In idle time, when the session has moved on."""
+            while self.step():
+                pass
+            self.pick()
+            if count:
+                self.append(key, count)
+            while self.step():
+                pass
+            self.hand_over()
 
         @rule(key=st.sampled_from(KEYS))
         def delete(self, key: str) -> None:
