@@ -24,14 +24,12 @@ def unpack(file: Path, folder: Path) -> None:
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
-    from transformers.utils import logging
 
     from stream_engine.model.families import UnsupportedModelError, check_config
+    from stream_engine.model.loader import quiet_libraries
 
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as staging:
+    with quiet_libraries(), tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as staging:
         try:
             model = AutoModelForCausalLM.from_pretrained(
                 str(file.parent),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,19 +38,18 @@ def load_backbone(
     served exactly, ValueError for an adapter of another model.
     """
     source, local = _source(model)
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    config = AutoConfig.from_pretrained(source, local_files_only=local)
-    check_config(config)
-    register()
     width = resolve_dtype(dtype, device)
-    options: dict[str, Any] = {}
-    if quantisation is not None:
-        options["quantization_config"] = quantisation_config(quantisation, width)
-        options["device_map"] = {"": device}
-    loaded = AutoModelForCausalLM.from_pretrained(
-        source, config=config, dtype=width, attn_implementation=ATTENTION, local_files_only=local, **options
-    )
+    with quiet_libraries():
+        config = AutoConfig.from_pretrained(source, local_files_only=local)
+        check_config(config)
+        register()
+        options: dict[str, Any] = {}
+        if quantisation is not None:
+            options["quantization_config"] = quantisation_config(quantisation, width)
+            options["device_map"] = {"": device}
+        loaded = AutoModelForCausalLM.from_pretrained(
+            source, config=config, dtype=width, attn_implementation=ATTENTION, local_files_only=local, **options
+        )
     if quantisation is None:
         loaded = loaded.to(device)
     if adapter is not None:
@@ -59,14 +62,26 @@ def with_adapter(model: Any, adapter: Path, merge: bool) -> Any:
 
     Raises ValueError where the adapter's shapes are another model's.
     """
-    from peft import PeftModel
-
     try:
-        adapted = PeftModel.from_pretrained(model, str(adapter))
+        with quiet_libraries():
+            from peft import PeftModel
+
+            adapted = PeftModel.from_pretrained(model, str(adapter))
     except (RuntimeError, ValueError, KeyError) as error:  # what peft raises, by what does not fit
         reason = str(error).splitlines()[0]
         raise ValueError(f"the adapter in {adapter} does not fit the model: {reason}") from error
     return adapted.merge_and_unload() if merge else adapted.get_base_model()
+
+
+@contextmanager
+def quiet_libraries() -> Iterator[None]:
+    """Loading shows no progress bars, and none of what the libraries say to each other's authors."""
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers for a renamed property
+        yield
 
 
 def resolve_dtype(dtype: str | torch.dtype | None, device: str) -> torch.dtype:

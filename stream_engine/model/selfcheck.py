@@ -1,7 +1,7 @@
 """Looks at a model folder, loads it as the engine would, and says what it found, one JSON line each.
 
-Usage: ``python -m stream_engine.model.selfcheck MODEL DEVICE [ADAPTER]``, a process of its own. The quick looks come first,
-for a caller that does not wait for all. The status is not 0 where the folder cannot be served.
+Usage: ``python -m stream_engine.model.selfcheck MODEL DEVICE [ADAPTER]``, a process of its own. The quick looks
+come first, for a caller that does not wait for all. The status is not 0 where the model cannot be served.
 """
 
 from __future__ import annotations

@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from safetensors.torch import save_file
 from torch.nn import functional
 from transformers import AutoModelForCausalLM
 
 from stream_engine.model.files import PROFILES, ModelFiles
+from stream_engine.model.loader import quiet_libraries
 from stream_engine.model.profile import PROFILE_FILE, QUESTIONS_FILE, TOKENIZER_FILE, Profile
 from stream_engine.model.text_builder import TextBuilder
 from stream_engine.training.loop import Progress
@@ -44,8 +45,8 @@ class LoraTrainConfig:
 
     base: ModelFiles
     out: Path
-    steps: int = 240
-    batch: int = 8
+    steps: int = 270
+    batch: int = 4
     boundaries: int = 8
     rank: int = 16
     peak_rate: float = 6e-4
@@ -71,17 +72,19 @@ def train_lora(
     config.out.mkdir(parents=True, exist_ok=True)
     builder = lora_builder(config.base)
     network = new_adapter(config)
-    named = {name: value for name, value in network.named_parameters() if value.requires_grad}
-    parameters = list(named.values())
-    optimizer = torch.optim.AdamW(parameters, lr=config.peak_rate, betas=(0.9, 0.99), weight_decay=0.0)
-    start = _restore(config, network, optimizer)
+    parameters = [value for value in network.parameters() if value.requires_grad]
+    # Products are of bfloat16; what is learned adds up in float32.
+    exact = [value.detach().float() for value in parameters]
+    optimizer = torch.optim.AdamW(exact, lr=config.peak_rate, betas=(0.9, 0.99), weight_decay=0.0)
+    start = _restore(config, exact, optimizer)
+    _copy(exact, parameters)
     held_out = make_rows(builder, _rng(config, _HELD_OUT_STREAM), config.evaluate_series, 2)
     end = config.steps if stop_after is None else min(stop_after, config.steps)
     began, losses = time.monotonic(), list[float]()
 
     def gradients(step: int, shard: int) -> tuple[float, list[torch.Tensor]]:
         rows = make_rows(builder, _rng(config, step, shard), config.batch // config.shards, config.boundaries)
-        total = [torch.zeros_like(one) for one in parameters]
+        total = [torch.zeros_like(one) for one in exact]
         mean = 0.0
         for row in rows:
             logits = answer_logits(network, row)
@@ -97,14 +100,15 @@ def train_lora(
                 group["lr"] = rate(config, step)
             shards = range(config.shards)
             parts = list(pool.map(gradients, [step] * config.shards, shards))
-            for at, parameter in enumerate(parameters):
-                parameter.grad = torch.stack([part[1][at] for part in parts]).mean(dim=0)
-            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+            for at, value in enumerate(exact):
+                value.grad = torch.stack([part[1][at] for part in parts]).mean(dim=0)
+            torch.nn.utils.clip_grad_norm_(exact, 1.0)
             optimizer.step()
+            _copy(exact, parameters)
             losses.append(sum(part[0] for part in parts) / config.shards)
             done = step + 1
             if done % config.checkpoint_every == 0 or done == end:
-                _checkpoint(config, done, network, optimizer)
+                _checkpoint(config, done, exact, optimizer)
             evaluate = done % config.evaluate_every == 0 or done == end
             if done % config.report_every == 0 or evaluate:
                 right = evaluate_rows(network, held_out, builder, pool) if evaluate else {}
@@ -129,28 +133,28 @@ def lora_builder(base: ModelFiles) -> TextBuilder:
 
 
 def new_adapter(config: LoraTrainConfig) -> Any:
-    """The base model, frozen, in bfloat16, with a fresh adapter in float32."""
+    """The base model, frozen, with a fresh adapter, all in bfloat16."""
     torch.manual_seed(config.seed)
-    base = AutoModelForCausalLM.from_pretrained(
-        str(config.base.directory), dtype=torch.bfloat16, attn_implementation="eager", local_files_only=True
-    )
     rank = config.rank
     lora = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
-    return get_peft_model(base, lora)
+    with quiet_libraries():
+        base = AutoModelForCausalLM.from_pretrained(
+            str(config.base.directory), dtype=torch.bfloat16, attn_implementation="eager", local_files_only=True
+        )
+        return get_peft_model(base, lora, autocast_adapter_dtype=False)
 
 
 def answer_logits(network: Any, row: LoraRow) -> torch.Tensor:
     """Logits at the ends of a row's entries, float32 [A, vocabulary]."""
-    bias = torch.zeros(row.sees.shape, dtype=torch.bfloat16)
-    bias.masked_fill_(~torch.from_numpy(row.sees), torch.finfo(torch.bfloat16).min)
-    with torch.autocast("cpu", torch.bfloat16):
-        output = network(
-            input_ids=torch.from_numpy(row.tokens)[None],
-            attention_mask=bias[None, None],
-            position_ids=torch.from_numpy(row.positions)[None],
-            use_cache=False,
-            logits_to_keep=torch.from_numpy(row.answer_at),
-        )
+    bias = torch.zeros(row.sees.shape, dtype=network.dtype)
+    bias.masked_fill_(~torch.from_numpy(row.sees), torch.finfo(network.dtype).min)
+    output = network(
+        input_ids=torch.from_numpy(row.tokens)[None],
+        attention_mask=bias[None, None],
+        position_ids=torch.from_numpy(row.positions)[None],
+        use_cache=False,
+        logits_to_keep=torch.from_numpy(row.answer_at),
+    )
     logits: torch.Tensor = output.logits[0]
     return logits.float()
 
@@ -179,8 +183,8 @@ def evaluate_rows(
 
 
 def save_adapter(config: LoraTrainConfig, network: Any, profile: Profile) -> None:
-    """Write the adapter in bfloat16, its configuration, and the profile and wordings that it was trained for."""
-    state = {name: value.to(torch.bfloat16).contiguous() for name, value in _state(network).items()}
+    """Write the adapter, its configuration, and the profile and wordings that it was trained for."""
+    state = {name: value.contiguous() for name, value in get_peft_model_state_dict(network).items()}
     save_file(state, config.out / ADAPTER_WEIGHTS, metadata={"format": "pt"})
     lora = network.peft_config["default"]
     lora.base_model_name_or_path = config.base.name
@@ -196,25 +200,29 @@ def save_adapter(config: LoraTrainConfig, network: Any, profile: Profile) -> Non
     (config.out / QUESTIONS_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _state(network: Any) -> dict[str, torch.Tensor]:
-    return dict(get_peft_model_state_dict(network))
-
-
 def _rng(config: LoraTrainConfig, *stream: int) -> np.random.Generator:
     return np.random.default_rng([config.seed, *stream])
 
 
-def _checkpoint(config: LoraTrainConfig, step: int, network: Any, optimizer: torch.optim.Optimizer) -> None:
+def _copy(exact: list[torch.Tensor], parameters: list[torch.Tensor]) -> None:
+    with torch.no_grad():
+        for source, target in zip(exact, parameters, strict=True):
+            target.copy_(source)
+
+
+def _checkpoint(
+    config: LoraTrainConfig, step: int, exact: list[torch.Tensor], optimizer: torch.optim.Optimizer
+) -> None:
     new = config.out / f"{CHECKPOINT_FILE}.new"
-    torch.save({"step": step, "adapter": _state(network), "optimizer": optimizer.state_dict()}, new)
+    torch.save({"step": step, "adapter": exact, "optimizer": optimizer.state_dict()}, new)
     new.replace(config.out / CHECKPOINT_FILE)
 
 
-def _restore(config: LoraTrainConfig, network: Any, optimizer: torch.optim.Optimizer) -> int:
+def _restore(config: LoraTrainConfig, exact: list[torch.Tensor], optimizer: torch.optim.Optimizer) -> int:
     path = config.out / CHECKPOINT_FILE
     if not path.exists():
         return 0
     state = torch.load(path, weights_only=True)
-    set_peft_model_state_dict(network, state["adapter"])
+    _copy(state["adapter"], exact)
     optimizer.load_state_dict(state["optimizer"])
     return int(state["step"])
