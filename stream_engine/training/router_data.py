@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -58,12 +59,23 @@ def read_templates(path: Path = TEMPLATES) -> tuple[dict[str, tuple[str, ...]], 
     return sections, lists
 
 
+@cache
+def expansions(classes: frozenset[str]) -> dict[tuple[str, str], list[tuple[str, ...]]]:
+    """By class and template, the cores of everything that the template can say. Takes seconds."""
+    templates, lists = read_templates()
+    return {
+        (name, template): sorted({words for text in expand(template, lists) if (words := core(text))})
+        for name, section in templates.items()
+        if name in classes
+        for template in section
+    }
+
+
 def examples(
     listed: Mapping[str, tuple[str, ...]], generic: str, rng: np.random.Generator
 ) -> list[Example]:
     """All of them, of the classes that ``listed`` has. Yes-or-no wordings of the ``generic`` class are left to the
     list itself: from ``is it trending`` nothing is to be learnt about ``is it rising``."""
-    templates, lists = read_templates()
     known: dict[tuple[str, ...], str] = {}
     found: list[Example] = []
     for name, wordings in listed.items():
@@ -74,12 +86,7 @@ def examples(
             known.setdefault(words, name)
             if name != generic or not polar(words):
                 found.append(Example(words, name, f"{name}: {wording}", LISTED_WEIGHT))
-    expanded = {
-        (name, template): sorted({one for text in expand(template, lists) if (one := core(text))})
-        for name, section in templates.items()
-        if name in listed or name == OTHER
-        for template in section
-    }
+    expanded = expansions(frozenset((*listed, OTHER)))
     for (name, _), texts in expanded.items():
         if name != OTHER:
             for words in texts:
