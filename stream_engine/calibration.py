@@ -54,8 +54,8 @@ class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The gate of one class at its tau on one sample.
 
     ``false_accepts`` are fast answers that differ from the full path's, ``rate`` their share of those that
-    fired, with a 95 % Wilson interval; ``budget`` is the smallest false-accept rate that this sample can certify at
-    the file's ``delta``; ``right`` is the share of fired answers that the numeric truth agrees with.
+    fired, with a 95 % Wilson interval; ``budget`` is the smallest false-accept rate that this sample can certify
+    at the file's ``delta``; ``right`` is the share of fired answers that the numeric truth agrees with.
     """
 
     sample: str
