@@ -117,8 +117,21 @@ class VerificationDesk:
         self._scheduler.checks.remove(work)
         check = work.check
         word, answered_class = word_of(self._builder, [logits.top1], check.question_class)
+        given = self._builder.answers[check.token]
+        differs = (answered_class, word) != given
+        if differs:
+            log.info(
+                "session %s, version %d: %r was answered %r, the full path says %r (gap %.3g against %.3g)",
+                check.session,
+                check.session_version,
+                check.question,
+                given[1],
+                word,
+                logits.gap,
+                check.gap,
+            )
         watched = self.monitor.classes[check.question_class]
-        if watched.record((answered_class, word) != self._builder.answers.get(check.token)):
+        if watched.record(differs):
             self._advance(watched)
 
     def calibration(self) -> CalibrationReport:
@@ -139,7 +152,8 @@ class VerificationDesk:
     def _obstacle(self, work: CheckWork) -> Dropped | None:
         check = work.check
         watched = self.monitor.classes.get(check.question_class)
-        if watched is None or not watched.gate.open or check.gap <= watched.gate.tau + self._noise:
+        served = self._builder.answers.get(check.token, ("", ""))[0] == check.question_class
+        if watched is None or not (served and watched.gate.open and check.gap > watched.gate.tau + self._noise):
             return Dropped.GATE_MOVED
         session = self._sessions.get(check.session)
         if session is None:

@@ -164,6 +164,7 @@ def test_a_check_of_an_old_version_equals_the_full_path_of_that_time(
         builder.query_entry(QUESTION),
         random.Random(f"check {family}"),
     )
+    up = next(token for token, answer in builder.answers.items() if answer == ("trend", "up"))
     judged: list[Logits] = []
     finish = desk.finish
 
@@ -184,7 +185,7 @@ def test_a_check_of_an_old_version_equals_the_full_path_of_that_time(
         session = exact.engine.sessions["A"]
         hashed = token_hash(session.tokens, builder.generic_entry)
         position = len(session.tokens) + len(builder.generic_entry)
-        check = Check("A", QUESTION, "trend", session.version, position, session.ready[""].top1, 99.0, hashed)
+        check = Check("A", QUESTION, "trend", session.version, position, up, 99.0, hashed)
         waiting.append((check, exact.from_scratch("A", entry), bars))
         for one in [one for one in waiting if bars - one[2] > 20 or chance.random() < 0.3]:
             waiting.remove(one)

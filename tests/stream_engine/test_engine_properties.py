@@ -67,6 +67,7 @@ def session_machine(
         0.0,
     )
     boards = iter(range(1_000_000))
+    up = next(token for token, answer in builder.answers.items() if answer == ("trend", "up"))
 
     class Machine(RuleBasedStateMachine):
         @initialize(mode=st.sampled_from(["fused", "idle"]), step_tokens=st.sampled_from([24, 512]))
@@ -149,9 +150,7 @@ def session_machine(
                 if not isinstance(slot, Miss):
                     version, position = slot.evidence.session_version, slot.ready.position
                     self.picked.append(
-                        Check(
-                            key, QUESTIONS[0], "trend", version, position, slot.ready.top1, 99.0, slot.token_hash
-                        )
+                        Check(key, QUESTIONS[0], "trend", version, position, up, 99.0, slot.token_hash)
                     )
 
         @rule()

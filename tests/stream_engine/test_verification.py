@@ -35,7 +35,7 @@ def check_of(bench: Any, session: str = "AAPL", **changes: Any) -> Check:
         "trend",
         live.version,
         len(live.tokens) + len(generic),
-        live.ready[""].top1,
+        word_token(bench, "up"),
         99.0,
         token_hash(live.tokens, generic),
     )
@@ -226,6 +226,7 @@ def test_what_is_gone_is_dropped_and_counted(fed: Callable[..., Any], make_recor
 
     assert lost(msgspec.structs.replace(check, gap=2.0)) == "gate_moved"
     assert lost(msgspec.structs.replace(check, question_class="tides")) == "gate_moved"
+    assert lost(msgspec.structs.replace(check, token=0)) == "gate_moved"  # no answer that any gate lets through
     assert lost(msgspec.structs.replace(check, session="GOOG")) == "session_gone"
     assert lost(msgspec.structs.replace(check, question="x " * 2_000)) == "no_room"
     assert lost(msgspec.structs.replace(check, position=10**6)) == "changed"
