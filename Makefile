@@ -4,10 +4,12 @@
 #   TORCH_BACKEND=cpu      torch's small build without CUDA (also cu130, rocm..., as uv names them)
 #   KAFKA_BOOTSTRAP_SERVERS=host:port   use this broker instead of starting one
 #   PYTEST_ARGS="-k board" passed to pytest
+#   CALIBRATE_ARGS="--windows 50 --simulated 500" passed to calibrate: fewer windows, sooner done
 
 PYTHON ?=
 TORCH_BACKEND ?=
 PYTEST_ARGS ?=
+CALIBRATE_ARGS ?=
 
 UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
 BIN := .venv/bin
@@ -20,12 +22,13 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test chaos demo lint types lock clean
+.PHONY: help setup test chaos demo calibrate-demo lint types lock clean
 
 help:
 	@echo "make demo    set up, then real market data through a real Kafka, answered"
 	@echo "make test    set up, then all tests, against a real broker"
 	@echo "make chaos   200 rounds of processes killed at random under load, with a report"
+	@echo "make calibrate-demo   the gate's threshold on real and simulated bars, with plots, in runs/calibration"
 	@echo "make setup   the environment in .venv, from requirements.lock"
 	@echo "make lint    ruff        make types   mypy --strict"
 	@echo "make lock    requirements.lock from pyproject.toml"
@@ -43,6 +46,11 @@ chaos: setup
 
 demo: setup
 	$(BIN)/stream-engine demo
+
+# The sample files that may lie beside a checkout are calibrated on as well, where they are there.
+calibrate-demo: setup
+	$(BIN)/stream-engine calibrate sample $(wildcard ../shared/data) --earlier-half --out runs/calibration \
+		$(CALIBRATE_ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

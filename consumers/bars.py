@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
@@ -18,6 +18,7 @@ import polars as pl
 from consumers.columns import Trade
 from consumers.reasons import RawRecord, Reason
 from consumers.records import ParsedItems, ParsedRecord, letter_of, whole
+from stream_engine.instants import rfc3339
 from stream_engine.messages import Bar, Record, Window
 
 BarTime = Literal["start", "end"]
@@ -112,29 +113,37 @@ class TradeBars:
         fate = self._fate(trades)
         bars = self._bars(trades, fate)
         folded: dict[str, list[RawRecord]] = {}
-        done = []
-        for index, one in enumerate(parsed):
+        done: list[ParsedRecord] = []
+        for index, items in enumerate(parsed):
             dead = [
-                letter_of(one.raw, item.position, item.received, Reason.LATE, self._late(one.key, item.value))
-                for item in one.good
+                letter_of(items.raw, item.position, item.received, Reason.LATE, self._late(items.key, item.value))
+                for item in items.good
                 if (index, item.position) in fate.late
             ]
             taken = [
-                item for item in one.good if (index, item.position) not in fate.late | fate.repeated
+                item for item in items.good if (index, item.position) not in fate.late | fate.repeated
             ]
             record = None
             before: tuple[RawRecord, ...] = ()
             if index in bars:
                 shown = sorted(bars[index], key=lambda bar: bar.start)
-                record = Record(one.key, one.raw.offset, one.raw.timestamp_ms, tuple(map(self._message, shown)))
+                told = tuple(map(self._message, shown))
+                record = Record(items.key, items.raw.offset, items.raw.timestamp_ms, told)
                 firsts = (bar.first for bar in shown if bar.first is not None)
-                self._shown.append((one.raw.offset, min([one.raw.offset, *firsts])))
-                before = tuple(folded.pop(one.key, ()))
+                self._shown.append((items.raw.offset, min([items.raw.offset, *firsts])))
+                before = tuple(folded.pop(items.key, ()))
             elif taken:
-                folded.setdefault(one.key, []).append(one.raw)
-            letters = whole(one.raw, (*one.dead, *dead), one.seen)
-            repeated = not taken and len(letters) < one.seen
-            done.append(ParsedRecord(one.raw, record, letters, one.seen, before, repeated))
+                folded.setdefault(items.key, []).append(items.raw)
+            letters = whole(items.raw, (*items.dead, *dead), items.seen)
+            repeated = not taken and len(letters) < items.seen
+            done.append(ParsedRecord(items.raw, record, letters, items.seen, before, repeated))
+        # The last trade of each open bar has a record without bars: the engine says of it whether trades may feed
+        # the key. So no trade is taken for applied whose bar is refused once it closes.
+        last = {raws[-1].offset: raws for raws in folded.values()}
+        for place, one in enumerate(done):
+            if (raws := last.get(one.raw.offset)) is not None:
+                claim = Record(parsed[place].key, one.raw.offset, one.raw.timestamp_ms, ())
+                done[place] = replace(one, record=claim, folded=tuple(raws[:-1]))
         return done
 
     def _frame(self, parsed: Sequence[ParsedItems[Trade]]) -> pl.DataFrame:
@@ -222,7 +231,7 @@ class TradeBars:
         return shown
 
     def _late(self, key: str, trade: Trade) -> str:
-        return f"older than the open bar of {key!r}: trade time {trade.time_us} us"
+        return f"older than the open bar of {key!r}: trade time {rfc3339(trade.time_us)}"
 
     def _message(self, bar: OpenBar) -> Bar:
         volume = math.nan if bar.volume is None else bar.volume

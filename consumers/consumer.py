@@ -11,22 +11,22 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 
-from consumers.bars import TradeBars
 from consumers.dead_letter import DeadLetterWriter
 from consumers.engine_watch import EngineWatch, Presence
+from consumers.health import HealthFile
 from consumers.metrics import ConsumerMetrics
-from consumers.offsets import CommitPoint, RebuildPlan, plan_rebuild
+from consumers.offsets import CommitPoint
 from consumers.reasons import DeadLetter, RawRecord
 from consumers.records import ParsedRecord, parse_items, parse_records
 from consumers.registry import Registry
 from consumers.sink import AnswerSink
-from consumers.source import Change, KafkaSource, Partition, SourceEvent, SourceUnavailable
+from consumers.source import Change, KafkaSource, Partition, SourceEvent
+from consumers.starts import Starts
 from consumers.stream import PartitionStream, StreamState
 from consumers.trades import TRADES
-from consumers.windows import StoredWindows, WindowLoad, WindowWriter, in_parts
+from consumers.windows import WindowWriter
 from stream_engine.config import Config
 from stream_engine.messages import (
     Ack,
@@ -36,7 +36,6 @@ from stream_engine.messages import (
     EvaluationsWritten,
     FromEngine,
     Refused,
-    Restore,
     Welcome,
 )
 from stream_engine.transport import EngineLink
@@ -45,25 +44,17 @@ log = logging.getLogger(__name__)
 
 POLL_MS = 50
 """Longest wait of one poll: also how late an acknowledgement may be noticed on an idle topic."""
+ABSENT_WAIT_MS = 200
+"""Longest wait for a word of an engine that has not welcomed us; short enough to stay in the group."""
 PAUSED_POLL_MS = 10
-"""The same while the credits that end the pause are awaited from the engine."""
+"""The same as ``POLL_MS`` while the credits that end the pause are awaited from the engine."""
 COMMIT_EVERY_S, COMMIT_RETRY_S, COMMIT_LOST_AFTER_S = 0.5, 2.0, 30.0
+PROOF_EVERY_S = 3.0
 REPORT_EVERY_S, LOG_EVERY_S = 1.0, 30.0
-LOOKUP_RETRY_S = 1.0
 MAX_BATCHES_IN_FLIGHT = 256
 """Well under the socket's own bound, where a send would block."""
 MAX_PENDING_WRITES = 1_000
-MAX_LOADS = 4
-"""Partitions whose windows are read at the same time."""
 STOP_WAIT_S, CLOSE_WAIT_S = 2.0, 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """A partition whose start is planned, and whose windows are being read."""
-
-    plan: RebuildPlan
-    windows: WindowLoad
 
 
 class Consumer:
@@ -78,8 +69,11 @@ class Consumer:
         link: EngineLink,
         answers: AnswerSink | None = None,
         registry: Registry | None = None,
+        health: HealthFile | None = None,
     ) -> None:
         """``answers`` and ``registry`` are absent where the engine alone keeps the standing queries."""
+        self._health = health
+        self._kafka_silent = False
         self._config = config
         self._source = source
         self._dead_letters = dead_letters
@@ -91,10 +85,10 @@ class Consumer:
         self._writers = [writer for writer in writers if writer is not None]
         self._watch = EngineWatch(time.monotonic())
         self._streams: dict[Partition, PartitionStream] = {}
-        self._starts: dict[Partition, _Start] = {}
-        self._generation = 0
+        self._starts = Starts(config, source, windows, lambda message: self._link.send(message))
         self._next_commit = 0.0
         self._commit_deadline: float | None = None
+        self._next_proof = 0.0
         self._next_report = 0.0
         self._next_log = time.monotonic() + LOG_EVERY_S
         self.metrics = ConsumerMetrics()
@@ -109,9 +103,12 @@ class Consumer:
             self._close()
 
     def turn(self) -> None:
-        """One round. Waits at most for one poll, half a second while the group is joined."""
+        """One round. Waits at most for one poll, half a second while the group is joined; before it, for a word of
+        an engine that has not welcomed us: nothing can be done without it."""
+        welcomed = self._watch.presence is Presence.WELCOMED
+        messages = self._link.drain(0 if welcomed else ABSENT_WAIT_MS)  # before judging whether it is silent
         now = time.monotonic()
-        for message in self._link.drain():  # before judging whether it is silent
+        for message in messages:
             self._on_message(message, now)
         self._keep_engine(now)
         self._on_confirmations()
@@ -119,7 +116,7 @@ class Consumer:
             for stream in self._streams.values():
                 waiting = stream.state is StreamState.WAITING and now >= stream.retry_at
                 if waiting and self._registered(stream) and self._turn_of(stream):
-                    self._begin(stream, now)
+                    self.metrics.rebuilds += self._starts.begin(stream, now)
         budget = self._budget()
         streaming = {p for p, s in self._streams.items() if s.state is StreamState.STREAMING}
         self._source.flow(streaming if budget > 0 else set())
@@ -174,6 +171,7 @@ class Consumer:
                 return  # of an assignment that is over
             if isinstance(message, Refused):
                 log.warning("%s refused by the engine: %s: starting it again", stream.partition, message.reason)
+                self._next_proof = 0.0  # another member may have it
                 stream.reset(now)
                 return
             if isinstance(message, Evaluations):
@@ -212,13 +210,13 @@ class Consumer:
         stream = self._streams.get(event.partition)
         match event.change:
             case Change.REVOKED:
-                self._starts.pop(event.partition, None)
+                self._starts.forget(event.partition)
                 self._windows.forget(event.partition)
                 if stream is not None:
                     del self._streams[event.partition]
                     self._revoke(stream)
             case Change.ASSIGNED:
-                self._starts.pop(event.partition, None)
+                self._starts.forget(event.partition)
                 if stream is not None:
                     self._revoke(stream)
                 fates = self.metrics.records[str(event.partition)]
@@ -227,14 +225,8 @@ class Consumer:
             case Change.POSITION_LOST:
                 if stream is not None:
                     log.warning("%s: the log no longer holds the position %d", event.partition, stream.last + 1)
-                    self._starts.pop(event.partition, None)
+                    self._starts.forget(event.partition)
                     stream.reset(now)
-
-    def _revoke(self, stream: PartitionStream) -> None:
-        message = stream.revoke()
-        if message is not None:
-            self._link.send(message)
-        log.info("%s revoked", stream.partition)
 
     def _turn_of(self, stream: PartitionStream) -> bool:
         """Bars begin before trades, so that a symbol of theirs is known before a trade of it is seen."""
@@ -242,68 +234,11 @@ class Consumer:
         waiting = {p.topic for p, other in self._streams.items() if other.state is StreamState.WAITING}
         return stream.partition.topic == bars or bars not in waiting
 
-    def _begin(self, stream: PartitionStream, now: float) -> None:
-        """Decide where to start, have the windows read, then seek there and tell the engine."""
-        start = self._starts.get(stream.partition)
-        try:
-            if start is None:
-                if len(self._starts) < MAX_LOADS:
-                    self._starts[stream.partition] = self._plan(stream)
-                return
-            stored = start.windows.result()
-        except SourceUnavailable as error:
-            log.warning("%s cannot start yet: %s", stream.partition, error)
-            self._starts.pop(stream.partition, None)
-            stream.retry_at = now + LOOKUP_RETRY_S
-            return
-        if stored is None:
-            return
-        del self._starts[stream.partition]
-        if not start.plan.keeps_windows:
-            stored = stored.all_stale(stream.partition.topic)
-        self._start(stream, start.plan, stored)
-
-    def _plan(self, stream: PartitionStream) -> _Start:
-        # The committed floor first: the windows it counts on are in the topic by then.
-        kafka = self._config.kafka
-        committed = stream.commit_point or self._source.committed(stream.partition)
-        beginning, end = self._source.bounds(stream.partition)
-        plan = plan_rebuild(committed, beginning, end, kafka.max_rebuild_records, kafka.offset_reset)
-        if plan.warning:
-            level = logging.INFO if committed is None else logging.WARNING
-            log.log(level, "%s: %s", stream.partition, plan.warning)
-        return _Start(plan, WindowLoad(kafka, stream.partition))
-
-    def _start(self, stream: PartitionStream, plan: RebuildPlan, stored: StoredWindows) -> None:
-        # Seeks happen here, on the poll thread, never in the listener, where one would race with fetches.
-        if not self._source.seek(stream.partition, plan.start):
-            return  # taken away meanwhile; its event follows
-        # Of the clock: it also grows over restarts, and when a partition comes back from another member.
-        self._generation = max(self._generation + 1, time.time_ns() // 1_000)
-        bars = self._trade_bars(stream.partition, stored)
-        self._link.send(stream.begin(plan, self._generation, bars))
-        for part in in_parts(stored.windows):
-            self._link.send(Restore(*stream.partition, self._generation, part))
-        if stored.stale:
-            log.warning("%s: %d windows of an earlier topic are deleted", stream.partition, len(stored.stale))
-        assert stream.settled is not None
-        for key in stored.stale:
-            stream.settled.hold(plan.live_from)
-            self._windows.delete(stream.partition, key, self._generation, plan.live_from)
-        self.metrics.rebuilds += 1
-        log.info(
-            "%s starts at %d with %d windows, live from %d, generation %d",
-            *(stream.partition, plan.start, len(stored.windows), plan.live_from, self._generation),
-        )
-
-    def _trade_bars(self, partition: Partition, stored: StoredWindows) -> TradeBars | None:
-        kafka = self._config.kafka
-        if partition.topic != kafka.trades_topic:
-            return None
-        quiet_records = self._config.engine.quiet_records
-        bars = TradeBars(kafka.bar_seconds, kafka.open_bar, kafka.bar_time, quiet_records)
-        bars.restore(stored.windows, stored.open_bars)
-        return bars
+    def _revoke(self, stream: PartitionStream) -> None:
+        message = stream.revoke()
+        if message is not None:
+            self._link.send(message)
+        log.info("%s revoked", stream.partition)
 
     # --- records -----------------------------------------------------------------------------------
 
@@ -360,12 +295,16 @@ class Consumer:
 
     def _points(self) -> dict[Partition, CommitPoint]:
         """What is settled and not committed yet."""
-        points = {}
-        for partition, stream in self._streams.items():
-            point = stream.commit_point
-            if point is not None and point.offset > stream.committed:
-                points[partition] = point
-        return points
+        return {p: point for p, stream in self._streams.items() if (point := stream.due_point) is not None}
+
+    def _proof(self, now: float) -> dict[Partition, CommitPoint]:
+        """For a static member, now and then: what is committed already, once more. kafka-python 3.0.12 tells of
+        another member under its id by a commit only, not by its heartbeats."""
+        if self._config.kafka.group_instance_id is None or now < self._next_proof:
+            return {}
+        self._next_proof = now + PROOF_EVERY_S
+        streaming = (p for p, stream in self._streams.items() if stream.state is StreamState.STREAMING)
+        return {p: point for p in streaming if (point := self._streams[p].commit_point) is not None}
 
     def _commit(self, now: float) -> None:
         for outcome in self._source.commits():
@@ -382,6 +321,8 @@ class Consumer:
         points = self._points()
         self._source.commit_on_revoke(points)
         waiting = self._commit_deadline is not None and now < self._commit_deadline
+        if not waiting:
+            points = points or self._proof(now)
         if points and not waiting and now >= self._next_commit:
             self._source.commit(points)
             self._commit_deadline = now + COMMIT_LOST_AFTER_S
@@ -411,6 +352,7 @@ class Consumer:
 
     def _close(self) -> None:
         closers: list[Callable[[], None]] = [
+            *([self._health.remove] if self._health is not None else []),
             lambda: self._source.close(CLOSE_WAIT_S),
             *(partial(writer.close, CLOSE_WAIT_S) for writer in self._writers),
             self._link.close,
@@ -431,6 +373,13 @@ class Consumer:
             position = self._source.position(partition)
         return stream.acknowledged + 1 if position is None else position
 
+    def _kafka_silent_since_ms(self) -> int | None:
+        since = self._source.silent_since()
+        if (since is None) is self._kafka_silent:
+            self._kafka_silent = since is not None
+            log.warning("Kafka does not answer: still trying" if since is not None else "Kafka answers again")
+        return None if since is None else int((time.time() - time.monotonic() + since) * 1000)
+
     def _report(self, now: float) -> None:
         if now < self._next_report:
             return
@@ -443,8 +392,12 @@ class Consumer:
             self.metrics.answers_written = self._answers.written
             self.metrics.answers_repeated = self._answers.repeated
         self.metrics.in_flight = sum(stream.records_in_flight for stream in self._streams.values())
+        silent = self._kafka_silent_since_ms()
         if self._watch.presence is Presence.WELCOMED:
-            self._link.send(ConsumerReport(self.metrics.lag, self.metrics.counters(), self.metrics.counts()))
+            counters, counts = self.metrics.counters(), self.metrics.counts()
+            self._link.send(ConsumerReport(self.metrics.lag, counters, counts, silent))
+        if self._health is not None:
+            self._health.write(time.time_ns() // 1_000_000, self._watch.presence.value, silent)
         if now >= self._next_log:
             self._next_log = now + LOG_EVERY_S
             log.info("%s", self.metrics.as_dict())

@@ -6,6 +6,7 @@ import threading
 
 from consumers.consumer import Consumer
 from consumers.dead_letter import DeadLetterWriter
+from consumers.health import HealthFile
 from consumers.registry import Registry
 from consumers.sink import AnswerSink
 from consumers.source import KafkaSource
@@ -24,8 +25,9 @@ def run_consumer(config: Config, stop: threading.Event) -> None:
     letters = DeadLetterWriter(config.kafka)
     writers = letters, WindowWriter(config.kafka, letters=letters)
     link = EngineLink(config.transport)
+    health = HealthFile(config.kafka.health_file)
     if not config.kafka.standing_topic:
-        Consumer(config, source, *writers, link).run(stop)
+        Consumer(config, source, *writers, link, health=health).run(stop)
         return
     book = AnswerBook()
     registry = Registry(config, book)
@@ -33,7 +35,7 @@ def run_consumer(config: Config, stop: threading.Event) -> None:
     thread = threading.Thread(target=registry.run, args=(ended,), name="registry")
     thread.start()
     try:
-        Consumer(config, source, *writers, link, AnswerSink(config.kafka, book), registry).run(stop)
+        Consumer(config, source, *writers, link, AnswerSink(config.kafka, book), registry, health).run(stop)
     finally:
         ended.set()
         thread.join()

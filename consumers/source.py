@@ -16,8 +16,8 @@ from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import (
+    FencedInstanceIdError,
     KafkaError,
     LogTruncationError,
     NoOffsetForPartitionError,
@@ -26,10 +26,11 @@ from kafka.errors import (
 )
 from kafka.structs import MemberState
 
+from consumers.assignor import TopicSpreadAssignor
 from consumers.client import client_options
 from consumers.offsets import CommitPoint
 from consumers.reasons import RawRecord
-from stream_engine.config import KafkaSettings
+from stream_engine.config import ConfigError, KafkaSettings
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,8 @@ LOOKUP_TIMEOUT_MS = 5_000
 ENDS_TIMEOUT_MS = 500
 RETRY_PAUSE_S = 0.2
 JOINING_POLL_MS = 500
+SILENT_AFTER_S = 10.0
+"""Three times the heartbeats' interval, which a reachable group coordinator answers each."""
 RECONNECT_BACKOFF_MS = 2_000
 """Longest pause between attempts to reach a broker that is away; the client's own is half a minute."""
 
@@ -65,6 +68,16 @@ class SourceEvent:
     partition: Partition
 
 
+class InstanceIdTaken(ConfigError):
+    """Another consumer of the group joined under our ``kafka.group_instance_id``: Kafka fences the older one."""
+
+    def __init__(self, group_id: str, instance_id: str | None) -> None:
+        super().__init__(
+            f"kafka.group_instance_id = {instance_id!r}: another consumer of group {group_id!r} has joined under "
+            "this id and taken this one's place; give each consumer an id of its own"
+        )
+
+
 class SourceUnavailable(RuntimeError):
     """The broker did not answer a lookup in time; the caller tries again later."""
 
@@ -73,6 +86,9 @@ class KafkaSource:
     """One member of the consumer group, for the topics given."""
 
     def __init__(self, settings: KafkaSettings, topics: Iterable[str]) -> None:
+        self._member = settings.group_id, settings.group_instance_id
+        self._assignor = TopicSpreadAssignor()
+        self._heard = time.monotonic()
         self._events: queue.SimpleQueue[SourceEvent] = queue.SimpleQueue()
         self._commits: queue.SimpleQueue[dict[Partition, CommitPoint] | Exception] = queue.SimpleQueue()
         self._on_revoke: Mapping[Partition, CommitPoint] = {}
@@ -80,6 +96,7 @@ class KafkaSource:
         self._consumer = KafkaConsumer(
             **client_options(settings),
             group_id=settings.group_id,
+            group_instance_id=settings.group_instance_id,
             client_id=f"{settings.group_id}-consumer",
             enable_auto_commit=False,
             # A position outside the log raises: a jump is the configured, logged choice of plan_rebuild.
@@ -91,12 +108,13 @@ class KafkaSource:
             heartbeat_interval_ms=min(3_000, settings.session_timeout_ms // 3),
             metadata_max_age_ms=30_000,  # partitions that are added are found within half a minute
             # Kept partitions stay live across a rebalance: re-reading one costs a rebuild of its sessions.
-            partition_assignment_strategy=[CooperativeStickyAssignor],
+            partition_assignment_strategy=[self._assignor],
         )
         self._consumer.subscribe(list(topics), listener=_Listener(self))
 
     def poll(self, timeout_ms: int, max_records: int) -> dict[Partition, list[RawRecord]]:
-        """Records per partition, in offset order. Raises KafkaError only where trying again cannot help."""
+        """Records per partition, in offset order. Raises InstanceIdTaken, and KafkaError only where trying again
+        cannot help."""
         if self._consumer.group_metadata().state != MemberState.STABLE:
             # A join that completes between two polls is thrown away and begun again: short polls never get in.
             timeout_ms = max(timeout_ms, JOINING_POLL_MS)
@@ -110,15 +128,34 @@ class KafkaSource:
         except LogTruncationError as error:
             self._position_lost(error.divergent_offsets)
             return {}
+        except FencedInstanceIdError:
+            raise InstanceIdTaken(*self._member) from None
         except RetriableError as error:
             log.warning("polling failed, trying again: %s: %s", type(error).__name__, error)
             time.sleep(RETRY_PAUSE_S)
             return {}
+        if polled:
+            self._heard = time.monotonic()
         return {Partition(*tp): [_raw(record) for record in records] for tp, records in polled.items()}
+
+    def silent_since(self) -> float | None:
+        """Since when, on the monotonic clock, no broker has answered us; None while they do.
+
+        kafka-python says nothing of a broker that is away, and goes on trying. When it last received something is
+        told by its heartbeats only, which it keeps to itself."""
+        heartbeat: float = self._consumer._coordinator.heartbeat.last_receive
+        heard = max(self._heard, heartbeat)
+        return heard if time.monotonic() - heard > SILENT_AFTER_S else None
 
     def events(self) -> list[SourceEvent]:
         """Assignments and revocations since the last call, in order."""
-        return _drain(self._events)
+        events = _drain(self._events)
+        for event in events:
+            if event.change is Change.ASSIGNED:
+                # Paused until its start is decided. Without a position the client would ask for the committed
+                # offset in each poll, and end it at once.
+                self.seek(event.partition, 0)
+        return events
 
     def committed(self, partition: Partition) -> CommitPoint | None:
         """The group's committed offset and floor. Raises SourceUnavailable."""
@@ -198,8 +235,11 @@ class KafkaSource:
         return highwater
 
     def commit(self, points: Mapping[Partition, CommitPoint]) -> None:
-        """Start a commit; its outcome comes from ``commits``."""
-        self._consumer.commit_async(_to_kafka(points), callback=self._committed)
+        """Start a commit; its outcome comes from ``commits``. Raises InstanceIdTaken."""
+        try:
+            self._consumer.commit_async(_to_kafka(points), callback=self._committed)
+        except FencedInstanceIdError:
+            raise InstanceIdTaken(*self._member) from None
 
     def commits(self) -> list[dict[Partition, CommitPoint] | Exception]:
         """Outcomes of commits since the last call: what was committed, or the error."""
@@ -230,6 +270,7 @@ class KafkaSource:
             log.warning("the Kafka consumer did not close within %.0f s: left behind", timeout_s)
 
     def _assigned(self, partitions: Iterable[Any]) -> None:
+        self._heard = time.monotonic()
         for tp in partitions:
             self._set_paused(Partition(*tp), True)
             self._events.put(SourceEvent(Change.ASSIGNED, Partition(*tp)))
@@ -241,7 +282,7 @@ class KafkaSource:
             # Sent before this member rejoins, so before the next owner may commit; a later one could go back.
             try:
                 self.commit(points)
-            except KafkaError as error:
+            except (KafkaError, InstanceIdTaken) as error:
                 log.warning("no commit at the revocation of %s: %s", ", ".join(map(str, points)), error)
         for partition in taken:
             self._events.put(SourceEvent(Change.REVOKED, partition))
@@ -263,6 +304,7 @@ class KafkaSource:
         if isinstance(response, Exception):
             self._commits.put(response)
         else:
+            self._heard = time.monotonic()
             points = {Partition(*tp): CommitPoint.read(o.offset, o.metadata) for tp, o in offsets.items()}
             self._commits.put(points)
 
@@ -278,6 +320,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
         self._source._revoked(revoked, may_commit=True)
 
     def on_partitions_lost(self, lost: Iterable[Any]) -> None:
+        self._source._assignor.forget()
         self._source._revoked(lost, may_commit=False)
 
 

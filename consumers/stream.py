@@ -73,7 +73,7 @@ class PartitionStream:
         self.serve_from = 0
         self.settled: SettledOffsets | None = None
         self.committed = -1
-        """The offset known to be committed, or chosen where none was: nothing up to it is committed again."""
+        """The offset known to be committed: nothing up to it is committed again."""
         self.retry_at = 0.0
         self._resets_in_a_row = 0
         self._in_flight: deque[_InFlight] = deque()
@@ -97,11 +97,22 @@ class PartitionStream:
         """What this life of the consumer knows to be settled; None before the first start."""
         return None if self.settled is None else self.settled.point
 
+    @property
+    def due_point(self) -> CommitPoint | None:
+        """What is to be committed; None where that is known to be committed already."""
+        if self.settled is None or self.settled.point.offset <= self.committed:
+            return None
+        # A chosen start waits until windows of an earlier topic are gone: a successor would take them for ours.
+        if self.settled.point.offset == self.live_from and self.settled.awaiting:
+            return None
+        return self.settled.point
+
     def begin(self, plan: RebuildPlan, generation: int, bars: TradeBars | None = None) -> Assign:
         """Start streaming, of a topic of trades by way of ``bars``; the message that tells the engine so."""
         self._move(StreamState.STREAMING)
-        first = self.settled is None
-        self.committed = plan.live_from if first else min(self.committed, plan.live_from)
+        if self.settled is None and not plan.chosen:
+            self.committed = plan.live_from
+        self.committed = min(self.committed, plan.live_from)
         self.generation = generation
         self.last = self.acknowledged = plan.start - 1
         self.live_from = plan.live_from

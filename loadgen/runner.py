@@ -23,6 +23,7 @@ from stream_engine.commands.http import error_message, is_local, request, sessio
 from stream_engine.commands.options import Failure
 from stream_engine.config import KafkaSettings
 
+READY_TIMEOUT_S = 20.0
 APPLIED_TIMEOUT_S = 120.0
 READY_WAIT_S = 5.0
 """For the pre-positions of idle sessions: they come at once, or the service runs without them."""
@@ -114,13 +115,18 @@ class _Runner:
 
     def check_service(self) -> None:
         """Raises a Failure where the service is not there, not ready, or where its hits would be counted on
-        standing queries as well."""
-        try:
-            ready = self._http.get("/health/ready")
-        except httpx.HTTPError as error:
-            raise Failure(unreachable(self._http, error)) from error
-        if ready.status_code != 200:
-            raise Failure(f"the service at {self._load.url} is not ready: {error_message(ready)}")
+        standing queries as well. A service that is not ready is given a while: a rebalance passes."""
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while True:
+            try:
+                ready = self._http.get("/health/ready")
+            except httpx.HTTPError as error:
+                raise Failure(unreachable(self._http, error)) from error
+            if ready.status_code == 200:
+                break
+            if time.monotonic() > deadline:
+                raise Failure(f"the service at {self._load.url} is not ready: {error_message(ready)}")
+            time.sleep(0.2)
         for query in request(self._http, "GET", "/v1/standing-queries")["data"]:
             if query["session"].endswith("*") and self._load.name.startswith(query["session"].rstrip("*")):
                 raise Failure(

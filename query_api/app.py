@@ -14,7 +14,7 @@ from query_api.events import EventHub
 from query_api.fast_path import FastPath
 from query_api.metrics import ApiMetrics
 from query_api.questions import QuestionRouter
-from query_api.routes import events, health, query, sessions, standing_queries
+from query_api.routes import calibration, events, health, query, sessions, standing_queries
 from query_api.schemas import components
 from query_api.state import ApiState
 from query_api.worker import claim_worker
@@ -56,8 +56,8 @@ def create_app(config: Config) -> FastAPI:
     install_error_handlers(app)
     app.add_middleware(Edge, metrics=metrics, max_body_bytes=config.api.max_body_bytes)
     # The query route first: the id of a session takes slashes, and would swallow it.
-    for router in (query.router, sessions.router, standing_queries.router, events.router, health.router):
-        app.include_router(router)
+    for routes in (query, sessions, standing_queries, calibration, events, health):
+        app.include_router(routes.router)
     _document(app)
     return app
 
@@ -68,8 +68,8 @@ async def open_state(config: Config, metrics: ApiMetrics, worker: int) -> ApiSta
     await engine.start()
     hub = EventHub(engine, metrics, config.api.event_queue)
     hub.start()
-    questions = QuestionRouter.of_model(config.engine.model)
-    fast_path = FastPath(config.board.path, worker, questions.digest, metrics)
+    questions = QuestionRouter.of_model(config.engine.model, config.engine.adapter)
+    fast_path = FastPath(config.board.path, worker, questions.digest, metrics, config.risk.check_share)
     return ApiState(config, engine, hub, fast_path, metrics, questions)
 
 

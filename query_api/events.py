@@ -11,8 +11,8 @@ from enum import Enum
 import msgspec
 
 from query_api.metrics import ApiMetrics
-from query_api.schemas import AnswerChangedBody, CommittedBody, untagged
-from stream_engine.messages import AnswerChanged, Committed, Event, EventEnvelope
+from query_api.schemas import AnswerChangedBody, CommittedBody, RiskChangedBody, untagged
+from stream_engine.messages import AnswerChanged, Committed, Event, EventEnvelope, RiskChanged
 from stream_engine.transport import EngineClient
 
 log = logging.getLogger(__name__)
@@ -48,6 +48,8 @@ class EventFilter:
     query: str | None
 
     def accepts(self, event: Event) -> bool:
+        if isinstance(event, RiskChanged):  # it is about every session, and about no standing query
+            return self.query is None
         if self.session is not None and event.session != self.session:
             return False
         return self.query is None or (isinstance(event, AnswerChanged) and event.query == self.query)
@@ -176,4 +178,6 @@ def encode_event(envelope: EventEnvelope) -> Frame:
 def named_body(event: Event) -> tuple[str, msgspec.Struct]:
     if isinstance(event, Committed):
         return "committed", untagged(CommittedBody, event)
+    if isinstance(event, RiskChanged):
+        return "risk_changed", untagged(RiskChangedBody, event)
     return "answer_changed", untagged(AnswerChangedBody, event)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import random
 import time
+from collections import deque
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from enum import Enum
 from pathlib import Path
 
@@ -16,12 +17,14 @@ from query_api.schemas import AnswerBody
 from stream_engine.board import BoardError, BoardMeta, BoardReader, Miss, ReadySlot
 from stream_engine.freshness import unmet_bound
 from stream_engine.gate import Gate, GateDecision, GateReason
-from stream_engine.messages import Query
+from stream_engine.instants import rfc3339
+from stream_engine.messages import Check, Query
+from stream_engine.router import EXACT
 
 log = logging.getLogger(__name__)
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LIVE, INCOMPLETE = "LIVE", "INCOMPLETE"
+MAX_CHECKS = 64
 
 
 class Outcome(Enum):
@@ -38,7 +41,12 @@ class Outcome(Enum):
 
 
 class FastPath:
-    """One worker's view of the board. The engine may start later or again; until then every read is a miss."""
+    """One worker's view of the board. The engine may start later or again; until then every read is a miss.
+
+    ``checks`` are the answers that the gate let through and that chance has picked, one in ``check_share``: the
+    caller hands them to the engine once their replies are sent. An exact match is the full path's own distribution
+    and needs no check.
+    """
 
     def __init__(
         self,
@@ -46,13 +54,18 @@ class FastPath:
         worker: int,
         profile_digest: str | None,
         metrics: ApiMetrics,
+        check_share: float = 0.0,
         clock_ms: Callable[[], float] = lambda: time.time() * 1000,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self._path = path
         self._worker = worker
         self._profile_digest = profile_digest
         self._metrics = metrics
+        self._check_share = check_share
         self._clock_ms = clock_ms
+        self._chance = chance
+        self.checks: deque[Check] = deque(maxlen=MAX_CHECKS)
         self._reader: BoardReader | None = None
         self._problem = ""
         self._meta: BoardMeta | None = None
@@ -101,8 +114,9 @@ class FastPath:
             again = board.read(query.session, route.entry_key if exact else "")
             if not isinstance(again, ReadySlot):
                 return None, again
+            if again.generation != slot.generation:
+                board.consume(again)
             slot = again
-            board.consume(slot)
         else:
             applied = None
         unmet = unmet_bound(
@@ -113,19 +127,24 @@ class FastPath:
                 self._metrics.fast_path(Outcome.NOT_FRESH.value)
                 raise ApiError(409, "freshness_not_met", unmet)
             return None, Outcome.NOT_FRESH
+        routed_by = EXACT if exact else route.by.value
         decision = gate.decide(slot.ready, route.question_class, exact=exact, flags=slot.evidence.flags)
         if decision.fires:
-            return self._body(query, slot, meta, decision), decision.reason
+            if not exact and route.question_class and self._chance() < self._check_share:
+                self.checks.append(_check(query, route.question_class, slot))
+            return self._body(query, slot, meta, decision, routed_by), decision.reason
         # A caller may waive the gap, but neither an answer that has no word nor a window that is too short.
         servable = decision.word is not None and decision.reason is not GateReason.WARMING_UP
         if query.path == "fast" and servable:
-            return self._body(query, slot, meta, decision), Outcome.BELOW_GATE
+            return self._body(query, slot, meta, decision, routed_by), Outcome.BELOW_GATE
         return None, decision.reason
 
     def _age_ms(self, slot: ReadySlot) -> int:
         return max(0, int(self._clock_ms()) - slot.evidence.record_time_ms)
 
-    def _body(self, query: Query, slot: ReadySlot, meta: BoardMeta, decision: GateDecision) -> AnswerBody:
+    def _body(
+        self, query: Query, slot: ReadySlot, meta: BoardMeta, decision: GateDecision, routed_by: str
+    ) -> AnswerBody:
         evidence, ready = slot.evidence, slot.ready
         pushed = evidence.topic_index < 0
         return AnswerBody(
@@ -137,7 +156,7 @@ class FastPath:
             gate=decision.fires,
             gap=ready.gap,
             tau=decision.tau,
-            confidence=None,
+            confidence=decision.confidence,
             fast_set_mass=ready.fast_set_mass,
             session_version=evidence.session_version,
             topic=None if pushed else meta.topics[evidence.topic_index],
@@ -152,6 +171,7 @@ class FastPath:
             entry_tokens=0,  # no entry was run for this answer
             reused_tokens=0,
             model=meta.model,
+            routed_by=routed_by,
         )
 
     def _board(self) -> BoardReader:
@@ -164,7 +184,7 @@ class FastPath:
         meta = board.meta
         if meta is not self._meta:
             self._meta = meta
-            self._gate = None if meta is None else Gate(meta.classes, meta.answers, meta.noise)
+            self._gate = None if meta is None else gate_of(meta)
         return self._meta, self._gate
 
     def _report(self, error: Exception) -> None:
@@ -174,6 +194,20 @@ class FastPath:
             log.error("the ready board %s cannot be read, so no fast path: %s", self._path, error)
 
 
-def rfc3339(time_us: int) -> str:
-    """Microseconds since the Unix epoch as RFC 3339 in UTC."""
-    return (_EPOCH + timedelta(microseconds=time_us)).isoformat().replace("+00:00", "Z")
+def gate_of(meta: BoardMeta) -> Gate:
+    """The engine's gate, as its board tells it."""
+    return Gate(meta.classes, meta.answers, meta.noise, meta.calibration_digest, meta.confidence)
+
+
+def _check(query: Query, question_class: str, slot: ReadySlot) -> Check:
+    ready = slot.ready
+    return Check(
+        query.session,
+        query.question,
+        question_class,
+        slot.evidence.session_version,
+        ready.position,
+        ready.top1,
+        ready.gap,
+        slot.token_hash,
+    )

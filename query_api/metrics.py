@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
-from stream_engine.messages import Status
+from stream_engine.messages import CalibrationReport, Status
 
 MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -50,11 +50,23 @@ class ApiMetrics:
             ("outcome",),
             registry=self._registry,
         )
+        self._routed = Counter(
+            "query_api_questions_routed",
+            "Questions by how they came to what answers them: exact, listed, classifier, none, or refused",
+            ("by",),
+            registry=self._registry,
+        )
         self._answer_seconds = Histogram(
             "query_api_answer_seconds",
             "Time from receiving a query to its answer, by the path that the answer took",
             ("path",),
             buckets=ANSWER_BUCKETS_S,
+            registry=self._registry,
+        )
+        self._checks = Counter(
+            "query_api_checks",
+            "Fast answers picked for a check, by whether the engine took them",
+            ("outcome",),
             registry=self._registry,
         )
         self._subscribers = Gauge(
@@ -72,6 +84,7 @@ class ApiMetrics:
         self._request_child = cache(self._requests.labels)
         self._request_time_child = cache(self._request_seconds.labels)
         self._fast_path_child = cache(self._fast_path.labels)
+        self._routed_child = cache(self._routed.labels)
         self._answer_child = cache(self._answer_seconds.labels)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -81,8 +94,15 @@ class ApiMetrics:
     def fast_path(self, outcome: str) -> None:
         self._fast_path_child(outcome).inc()
 
-    def answer(self, path: str, seconds: float) -> None:
+    def answer(self, path: str, routed_by: str, seconds: float) -> None:
         self._answer_child(path).observe(seconds)
+        self._routed_child(routed_by).inc()
+
+    def refused(self) -> None:
+        self._routed_child("refused").inc()
+
+    def check(self, sent: bool) -> None:
+        self._checks.labels("sent" if sent else "dropped").inc()
 
     def subscribers(self, change: int) -> None:
         self._subscribers.inc(change)
@@ -125,6 +145,45 @@ def _conservation(status: Status) -> Iterable[Metric]:
             settled.add_metric((*where, outcome), getattr(counts, outcome))
     yield consumed
     yield settled
+
+
+def _risk(calibration: CalibrationReport) -> Iterable[Metric]:
+    """The gate of each question class, and what checks of its fast answers say about it."""
+    for name, value, text in (
+        ("checks", "checks_total", "Fast answers that were compared with the full path's"),
+        ("false_accepts", "false_accepts_total", "Those that differed"),
+    ):
+        counter = CounterMetricFamily(f"stream_engine_risk_{name}", text, labels=("class",))
+        for one in calibration.classes:
+            counter.add_metric((one.class_,), getattr(one, value))
+        yield counter
+    for name, value, text in (
+        ("gate_tau", "tau", "Gap in logits that an answer needs"),
+        ("gate_open", "open", "Whether the class has a fast path"),
+        ("risk_budget", "budget", "False-accept rate that the class may have"),
+        ("risk_rate_lower", "lower", "Anytime-valid lower bound of its false-accept rate under the present tau"),
+        ("risk_rate_upper", "upper", "Anytime-valid upper bound of the same"),
+        ("risk_evidence", "evidence", "The detector's evidence of a rate above the budget"),
+        ("risk_threshold", "threshold", "Evidence at which tau is raised, then the class closed"),
+    ):
+        gauge = GaugeMetricFamily(f"stream_engine_{name}", text, labels=("class",))
+        for one in calibration.classes:
+            gauge.add_metric((one.class_,), float(getattr(one, value)))
+        yield gauge
+    rate = GaugeMetricFamily("stream_engine_risk_rate", "Share of its checks that differed", labels=("class",))
+    state = GaugeMetricFamily("stream_engine_risk_state", "1 for the class's state", labels=("class", "state"))
+    for one in calibration.classes:
+        if one.rate is not None:
+            rate.add_metric((one.class_,), one.rate)
+        state.add_metric((one.class_, one.state), 1.0)
+    yield rate
+    yield state
+    dropped = CounterMetricFamily(
+        "stream_engine_risk_checks_dropped", "Checks that could not be made, by reason", labels=("reason",)
+    )
+    for reason, count in calibration.dropped.items():
+        dropped.add_metric((reason,), count)
+    yield dropped
 
 
 class _EngineCollector(Collector):
@@ -171,6 +230,7 @@ class _EngineCollector(Collector):
             lag.add_metric(tuple(partition.rsplit("/", 1)), records)
         yield lag
         yield from _conservation(status)
+        yield from _risk(status.calibration)
         for name, value in status.counters.items():
             yield CounterMetricFamily(f"stream_engine_{name}", f"Engine counter {name}", value)
         for name, value in status.gauges.items():

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from query_api.errors import invalid
 from stream_engine.entry import entry_key
-from stream_engine.model.profile import EMBEDDED, PROFILE_FILE, Profile
-from stream_engine.router import Router
+from stream_engine.model.files import ModelNotFound, find_model
+from stream_engine.model.profile import Profile
+from stream_engine.router import RoutedBy, Router
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """``entry_key`` is the board's key of a standing query in these very words; ``question_class`` is None where
-    no class lists them; ``generic`` says that the generic header answers that class."""
+    """``entry_key`` is the board's key of a standing or promoted question in these very words; ``question_class``
+    is None where the words are of no class; ``generic`` says that the generic header answers that class."""
 
     entry_key: str
     question_class: str | None
     generic: bool
+    by: RoutedBy = RoutedBy.NONE
 
 
 class QuestionRouter:
@@ -29,22 +30,27 @@ class QuestionRouter:
         self._router = None if profile is None else Router(profile)
 
     @classmethod
-    def of_model(cls, model: str) -> QuestionRouter:
-        """The router of a configured model: "embedded", or a model folder."""
-        folder = EMBEDDED if model == "embedded" else Path(model).expanduser()
-        return cls(Profile.load(folder) if (folder / PROFILE_FILE).is_file() else None)
+    def of_model(cls, model: str, adapter: str = "") -> QuestionRouter:
+        """The router of a configured model, where its files are on this machine; nothing is fetched."""
+        try:
+            files = find_model(model, adapter, fetch=False)
+        except ModelNotFound:
+            return cls(None)
+        return cls(files.read_profile())
 
-    def route(self, question: str) -> Route:
-        """Raises a 422 ApiError for a question of white space."""
+    def route(self, question: str, session: str) -> Route:
+        """The route of a question to ``session``. Raises a 422 ApiError for a question of white space."""
         key = entry_key(question)
         if not key:
             raise invalid("a question is more than white space", param="question")
         if self._router is None:
-            return Route(key, None, False)
-        route = self._router.route(question)
-        return Route(key, route.question_class.name if route.question_class else None, route.generic)
+            return Route(key, None, False, RoutedBy.NONE)
+        route = self._router.route(question, session)
+        return Route(
+            key, route.question_class.name if route.question_class else None, route.generic, route.by
+        )
 
     def require_supported(self, route: Route) -> None:
         """Raises the 422 ApiError that names what can be asked, for wordings that the model does not answer."""
-        if self._router is not None and route.question_class is None:
+        if self._router is not None and route.question_class is None and not self._router.answers_anything:
             raise invalid(self._router.refusal(), param="question", code="question_not_supported")

@@ -11,10 +11,12 @@ from query_api.errors import ErrorEnvelope, invalid
 from stream_engine.messages import (
     Answer,
     AnswerChanged,
+    CalibrationReport,
     Committed,
     OffsetBound,
     PathRequest,
     Query,
+    RiskChanged,
     SessionInfo,
     StandingPut,
     StandingQuery,
@@ -109,6 +111,10 @@ class CommittedBody(Committed, frozen=True, tag=False):
     """Data of a ``committed`` event."""
 
 
+class RiskChangedBody(RiskChanged, frozen=True, tag=False):
+    """Data of a ``risk_changed`` event: risk control has raised a class's tau, or closed its fast path."""
+
+
 class ConnectedBody(msgspec.Struct, frozen=True):
     """Data of a ``connected`` event: the newest answers as of ``sequence`` follow it, then newer events only.
     ``resync`` says why a stream starts over: ``engine_restarted`` or ``gap``; None at the beginning."""
@@ -159,11 +165,14 @@ class Liveness(msgspec.Struct, frozen=True):
 
 class Readiness(msgspec.Struct, frozen=True):
     """``lag_records`` counts records in the log that no answer has seen yet, over all partitions; None where it is
-    not known. A lag alone is no reason against asking: each answer says how old its data is."""
+    not known. A lag alone is no reason against asking: each answer says how old its data is. ``degraded`` says why
+    nothing newer comes at the moment; ``lag_stale``, that the lag is of before that."""
 
     model: str
     uptime_s: float
     lag_records: int | None
+    degraded: tuple[str, ...] = ()
+    lag_stale: bool = False
     status: Literal["ready"] = "ready"
 
 
@@ -172,6 +181,7 @@ class NotReady(ErrorEnvelope, frozen=True):
 
     reasons: tuple[str, ...]
     lag_records: int | None = None
+    lag_stale: bool = False
     status: Literal["unavailable"] = "unavailable"
 
 
@@ -188,6 +198,8 @@ _DOCUMENTED = (
     AnswerBody,
     AnswerChangedBody,
     CommittedBody,
+    RiskChangedBody,
+    CalibrationReport,
     ConnectedBody,
     HeartbeatBody,
     StreamEndBody,

@@ -56,7 +56,7 @@ def run(config: Config) -> None:
     started = {"event": "api_listening", "host": host, "port": port, "workers": api.workers, "pid": os.getpid()}
     log.info(json.dumps(started))
     if api.workers == 1:
-        with _stop_signals_spent():
+        with _stop_signals_return():
             uvicorn.Server(settings).run(sockets=[listener])
         return
     with _metrics_folder():
@@ -98,12 +98,23 @@ def _end_streams_on(number: signal.Signals, app: FastAPI) -> None:
     signal.signal(number, stop)
 
 
+class _Stopped(BaseException):
+    """A stop signal came while the server had no handler of its own."""
+
+
 @contextmanager
-def _stop_signals_spent() -> Iterator[None]:
-    """The server raises the signal that stopped it once more when it is done; here a stop is a clean return."""
-    previous = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+def _stop_signals_return() -> Iterator[None]:
+    """A stop ends the block cleanly: one that comes before the server listens to signals, and the one that the
+    server raises once more when it is done."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise _Stopped
+
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
+    except _Stopped:
+        pass
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

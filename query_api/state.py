@@ -64,6 +64,12 @@ class ApiState:
             return None
         return reply if isinstance(reply, Status) else None
 
+    async def hand_over_checks(self) -> None:
+        """Give the fast answers that are to be checked to the engine, or drop them where it is behind."""
+        checks = self.fast_path.checks
+        while checks:
+            self.metrics.check(self.engine.post(checks.popleft()))
+
     async def close(self) -> None:
         await self.events.close()
         await self.engine.close()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from stream_engine.gate import GateDecision
+from stream_engine.instants import rfc3339
 from stream_engine.messages import Answer, AnswerChanged, PathTaken, Query, StandingQuery
-from stream_engine.model.builder import TokenBuilder
+from stream_engine.model.rendering import Builder
 from stream_engine.ready import Evidence, ReadyDistribution, StateFlag
 from stream_engine.session import Session, SessionState
 
@@ -19,17 +19,15 @@ INCOMPLETE = "INCOMPLETE"
 
 def event_time(time_us: int | None) -> str | None:
     """Microseconds since the epoch as RFC 3339 in UTC."""
-    if time_us is None:
-        return None
-    moment = datetime.fromtimestamp(time_us / 1e6, UTC)
-    return moment.isoformat(timespec="microseconds" if time_us % 1_000_000 else "seconds").replace("+00:00", "Z")
+    return None if time_us is None else rfc3339(time_us)
 
 
-def word_of(builder: TokenBuilder, tokens: Sequence[int], class_name: str | None) -> tuple[str, str]:
-    """The answer's text and class: a word of ``class_name``, or the decoded text and "other"."""
-    known = builder.answers.get(tokens[0])
-    if known is not None and class_name in (None, known[0]):
-        return known[1], known[0]
+def word_of(builder: Builder, tokens: Sequence[int], class_name: str | None) -> tuple[str, str]:
+    """The answer's text and class: its first word of ``class_name``, or the decoded text and "other". Without a
+    class it is the text, but for a single token that is a word of one."""
+    known = [builder.answers[token] for token in tokens if token in builder.answers]
+    if known and (len(tokens) == 1 if class_name is None else known[0][0] == class_name):
+        return known[0][1], known[0][0]
     end = builder.end_token
     text = builder.decode([token for token in tokens if token != end]).strip()
     return text, OTHER if class_name is not None else "text"
@@ -44,12 +42,15 @@ def build_answer(
     tokens: Sequence[int],
     class_name: str | None,
     gate: GateDecision | None,
+    confidence: float | None = None,
     entry_tokens: int,
     reused_tokens: int,
     now_ms: int,
     latency_us: int,
+    routed_by: str = "none",
 ) -> Answer:
-    """``tokens`` are the answer's own; ``gate`` is None on the full path."""
+    """``tokens`` are the answer's own; ``gate`` is None on the full path. ``confidence`` is the calibrated
+    probability of agreeing with the full path, None where that was not calibrated."""
     answer, answered_class = word_of(session.builder, tokens, class_name)
     source = session.source
     return Answer(
@@ -61,7 +62,7 @@ def build_answer(
         gate=gate.fires if gate else None,
         gap=ready.gap,
         tau=gate.tau if gate else None,
-        confidence=None,
+        confidence=confidence,
         fast_set_mass=ready.fast_set_mass,
         session_version=session.version,
         topic=source.topic if source else None,
@@ -76,10 +77,13 @@ def build_answer(
         entry_tokens=entry_tokens,
         reused_tokens=reused_tokens,
         model=session.builder.profile.name,
+        routed_by=routed_by,
     )
 
 
-def build_evaluation(query: StandingQuery, session: Session, ready: ReadyDistribution) -> AnswerChanged:
+def build_evaluation(
+    query: StandingQuery, session: Session, ready: ReadyDistribution, confidence: float | None = None
+) -> AnswerChanged:
     """A standing query's evaluation; what came before it is filled in by the registry."""
     answer, answered_class = word_of(session.builder, [ready.top1], query.class_)
     source = session.source
@@ -92,7 +96,7 @@ def build_evaluation(query: StandingQuery, session: Session, ready: ReadyDistrib
         False,
         class_=answered_class,
         gap=ready.gap,
-        confidence=None,
+        confidence=confidence,
         session_version=session.version,
         topic=source.topic if source else None,
         partition=source.partition if source else None,

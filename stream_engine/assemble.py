@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING
 
 from stream_engine.board import BoardWriter
 from stream_engine.budget import BudgetShape
-from stream_engine.config import Config, ConfigError, EngineSettings
+from stream_engine.calibration import CALIBRATION_FILE, Calibration, CalibrationError, Identity, mismatch
+from stream_engine.config import Config, ConfigError, EngineSettings, RiskSettings
 from stream_engine.engine import Engine
 from stream_engine.gate import ClassGate, FastAnswer, Gate
 from stream_engine.messages import Event
-from stream_engine.model.builder import TokenBuilder
-from stream_engine.model.profile import EMBEDDED
+from stream_engine.model.files import ModelFiles, ModelNotFound, find_model
+from stream_engine.model.rendering import Builder, load_builder
 from stream_engine.model.step import Segment
+from stream_engine.model.weights import weights_sha256
 from stream_engine.publish import Publication, board_meta
+from stream_engine.risk import RiskMonitor
+from stream_engine.risk_memory import RiskMemory
 
 if TYPE_CHECKING:
     from stream_engine.model.model_runner import ModelRunner
@@ -32,17 +36,30 @@ GATE_NOISE = 1e-3
 is a difference of two. The margin covers other CPUs' kernels."""
 
 
+def model_files(settings: EngineSettings) -> ModelFiles:
+    """The configured model's files, fetched from the hub where need be. Raises ConfigError where they cannot be
+    had."""
+    try:
+        return find_model(settings.model, settings.adapter)
+    except ModelNotFound as error:
+        name = "adapter" if error.adapter else "model"
+        raise ConfigError(f"engine.{name} = {getattr(settings, name)!r}: {error}") from error
+
+
 def model_directory(settings: EngineSettings) -> Path:
-    """Where the model's profile, tokenizer and weights lie. Raises ConfigError where that is no folder."""
-    if settings.model == "embedded":
-        return EMBEDDED
-    directory = Path(settings.model).expanduser()
-    if not directory.is_dir():
-        raise ConfigError(f"engine.model = {settings.model!r}: neither 'embedded' nor a model directory")
-    return directory
+    """Folder that the model's calibration lies in: its own, or its adapter's. Raises as `model_files`."""
+    return model_files(settings).home
 
 
-def budget_shape(settings: EngineSettings, builder: TokenBuilder) -> BudgetShape:
+def model_builder(settings: EngineSettings, files: ModelFiles) -> Builder:
+    """The model's renderer. Raises ConfigError where profile and tokenizer do not fit."""
+    try:
+        return load_builder(files)
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigError(f"engine.model = {settings.model!r}: {error}") from error
+
+
+def budget_shape(settings: EngineSettings, builder: Builder) -> BudgetShape:
     """Cells of a share: prefix, anchor and the largest region; the entries; the second slab."""
     profile = builder.profile
     head = len(builder.prefix) + builder.max_anchor_tokens
@@ -62,15 +79,73 @@ def budget_shape(settings: EngineSettings, builder: TokenBuilder) -> BudgetShape
     return shape
 
 
-def build_gate(builder: TokenBuilder) -> Gate:
-    """The gate of a profile: its tau per class, and every answer word as the fast-answer set."""
+def model_identity(settings: EngineSettings, builder: Builder) -> Identity:
+    """What the model's gaps depend on, as it is served with these settings."""
+    profile = builder.profile
+    words: dict[str, dict[str, tuple[int, ...]]] = {}
+    for token, (kind, word) in sorted(builder.answers.items()):
+        forms = words.setdefault(kind, {})
+        forms[word] = (*forms.get(word, ()), token)
+    return Identity(
+        model=profile.name,
+        weights_sha256=weights_sha256(*model_files(settings).weights),
+        profile_digest=profile.digest(),
+        prompt=f"{builder.decode(builder.prefix)}...{builder.decode(builder.generic_entry)}",
+        fast_answers=words,
+        window_bars=profile.window_bars,
+        region_bars=profile.region_bars,
+        dtype=settings.dtype,
+        quantization=settings.quantization,
+    )
+
+
+def load_calibration(settings: EngineSettings, builder: Builder) -> Calibration | None:
+    """The configured calibration; None where it is switched off, or left out and none lies beside the model.
+
+    Raises ConfigError where it cannot be read, or was made for something else than what is served: names what.
+    """
+    if settings.calibration == "none":
+        return None
+    beside = model_directory(settings) / CALIBRATION_FILE
+    if not settings.calibration and not beside.is_file():
+        return None
+    path = Path(settings.calibration).expanduser() if settings.calibration else beside
+    try:
+        calibration = Calibration.load(path)
+    except CalibrationError as error:
+        raise ConfigError(f"engine.calibration: {error}") from error
+    differs = mismatch(calibration.identity, model_identity(settings, builder))
+    if differs:
+        raise ConfigError(
+            f"engine.calibration = {str(path)!r}: it was made for another model: {'; '.join(differs)}. "
+            "Make a new one (stream-engine calibrate), or set engine.calibration = 'none'"
+        )
+    return calibration
+
+
+def build_gate(builder: Builder, calibration: Calibration | None = None) -> Gate:
+    """The gate of a model: tau per class from its calibration, else its profile; every answer word as the
+    fast-answer set."""
     profile = builder.profile
     classes = {answer_class.name: ClassGate(profile.tau[answer_class.name]) for answer_class in profile.classes}
+    if calibration is not None:
+        classes |= {name: ClassGate(one.tau, one.open) for name, one in calibration.classes.items()}
     answers = {token: FastAnswer(*answer) for token, answer in builder.answers.items()}
-    return Gate(classes, answers, GATE_NOISE)
+    if calibration is None:
+        return Gate(classes, answers, GATE_NOISE)
+    curves = {name: one.confidence for name, one in calibration.classes.items() if one.confidence}
+    return Gate(classes, answers, GATE_NOISE, calibration.digest(), curves)
 
 
-def load_runner(settings: EngineSettings, builder: TokenBuilder, shape: BudgetShape) -> ModelRunner:
+def build_monitor(
+    settings: RiskSettings, builder: Builder, gate: Gate, calibration: Calibration | None
+) -> RiskMonitor:
+    """The watch over a gate. What it has raised or closed is remembered for this very gate of this very model."""
+    of = f"{builder.profile.digest()}/{gate.calibration}/{sorted(gate.classes.items())}"
+    return RiskMonitor(settings, gate.classes, calibration, RiskMemory(settings.state_file, of))
+
+
+def load_runner(settings: EngineSettings, builder: Builder, shape: BudgetShape) -> ModelRunner:
     """Load the weights (the slow part) and make the frozen prefix resident."""
     import torch
 
@@ -78,13 +153,20 @@ def load_runner(settings: EngineSettings, builder: TokenBuilder, shape: BudgetSh
     from stream_engine.model.model_runner import ModelRunner
 
     torch.set_num_threads(settings.threads or max(1, (os.cpu_count() or 2) - 1))
-    backbone = load_backbone(
-        model_directory(settings),
-        total_cells=shape.cells,
-        device=settings.device,
-        dtype=settings.dtype,
-        quantisation=None if settings.quantization == "none" else settings.quantization,
-    )
+    files = model_files(settings)
+    try:
+        backbone = load_backbone(
+            files.directory,
+            total_cells=shape.cells,
+            device=settings.device,
+            dtype=settings.dtype,
+            quantisation=None if settings.quantization == "none" else settings.quantization,
+            adapter=files.adapter,
+        )
+    except (OSError, ValueError, RuntimeError, ImportError) as error:
+        also = f", engine.adapter = {settings.adapter!r}" if settings.adapter else ""
+        reason = str(error).strip().partition("\n")[0]
+        raise ConfigError(f"engine.model = {settings.model!r}{also}: it cannot be loaded: {reason}") from error
     runner = ModelRunner(backbone, sorted(builder.answers))
     runner.run([Segment(shape.prefix_base, 0, builder.prefix)])
     return runner
@@ -95,12 +177,14 @@ def build_engine(
 ) -> Engine:
     """An engine on the configured model. ``board`` names the settings of the ready board to publish on;
     without it the engine is for use in this process only."""
-    builder = TokenBuilder.load(model_directory(settings))
+    builder = model_builder(settings, model_files(settings))
     shape = budget_shape(settings, builder)
-    gate = build_gate(builder)
+    calibration = load_calibration(settings, builder)
+    gate = build_gate(builder, calibration)
     runner = load_runner(settings, builder, shape)
-    writer = None
+    writer = risk = None
     if board is not None:
+        risk = build_monitor(board.risk, builder, gate, calibration)
         writer = BoardWriter.create(
             board.board.path,
             board_meta(builder.profile, gate),
@@ -109,4 +193,5 @@ def build_engine(
             max(board.api.workers, API_WORKERS),
             board.board.lease_s,
         )
-    return Engine(settings, builder, runner, shape, gate, Publication(writer, builder.profile, gate), emit)
+    publication = Publication(writer, builder.profile, gate)
+    return Engine(settings, builder, runner, shape, gate, publication, emit, risk)

@@ -22,11 +22,12 @@ from hashlib import blake2b
 
 import msgspec
 
+from stream_engine.calibration import Knots
 from stream_engine.gate import ClassGate, FastAnswer
 from stream_engine.ready import Evidence, ReadyDistribution
 
 MAGIC = b"READYBRD"
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 
 # Word numbers in the header (byte offset / 8). Words 2 and 3 hold the 16 bytes of the boot id.
 W_MAGIC, W_LAYOUT, W_BOOT = 0, 1, 2
@@ -37,6 +38,11 @@ HEADER_BYTES = 128
 
 HEARTBEAT_DEAD = 1 << 63
 """A heartbeat from the future: no clock reading makes it young enough."""
+
+READ_BITS = 20
+READ_MASK = (1 << READ_BITS) - 1
+"""A consumed word is the generation that its owner read and, in the low bits, how often; the count stops at the
+most that they hold."""
 
 META_CAPACITY = 65_536
 META_HEAD = struct.Struct("=II")  # length, crc32
@@ -83,7 +89,8 @@ class BoardMeta(msgspec.Struct, frozen=True):
     """What a reader needs to turn slots into answers; rewritten whole when something in it changes.
 
     ``topics`` is the list that topic indexes count in; ``answers`` maps a token id to its fast answer;
-    ``generic_class`` is the class that the generic header answers; ``noise`` is the gate's float noise.
+    ``generic_class`` is the class that the generic header answers; ``noise`` is the gate's float noise;
+    ``confidence`` is the calibrated curve of each class that has one.
     """
 
     topics: tuple[str, ...]
@@ -95,6 +102,7 @@ class BoardMeta(msgspec.Struct, frozen=True):
     answers: dict[int, FastAnswer]
     generic_class: str
     noise: float
+    confidence: dict[str, Knots] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +188,16 @@ def slot_key(session_id: str, entry_key: str) -> bytes:
 def home_slot(key: bytes, mask: int) -> int:
     """Where probing for ``key`` starts."""
     return int.from_bytes(key[:8], "little") & mask
+
+
+def read_once_more(word: int, generation: int) -> int:
+    """A consumed word after one more read of ``generation``."""
+    return generation << READ_BITS | min(reads_of(word, generation) + 1, READ_MASK)
+
+
+def reads_of(word: int, generation: int) -> int:
+    """Reads of ``generation`` that a consumed word tells of."""
+    return word & READ_MASK if word >> READ_BITS == generation else 0
 
 
 def partition_key(topic_index: int, partition: int) -> int:

@@ -171,7 +171,8 @@ class BoardReader:
         """A query routed to this slot read it: its pre-position is a hit, whether or not the gate fires."""
         mapping = self._mapping
         if mapping is not None and mapping.boot_id == slot.boot_id:
-            mapping.words[mapping.geometry.consumed_word(slot.cell) + self._worker] = slot.generation
+            at = mapping.geometry.consumed_word(slot.cell) + self._worker
+            mapping.words[at] = layout.read_once_more(mapping.words[at], slot.generation)
 
     def applied(self, topic_index: int, partition: int) -> int | None:
         """The next offset of an owned partition that the engine will apply, None where it is not owned here

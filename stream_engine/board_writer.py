@@ -71,6 +71,7 @@ class BoardWriter:
         self._generations = [0] * geometry.table_slots
         self._unsettled: dict[int, int] = {}  # cell (slot * 2 + bank) -> generation
         self._ended: set[int] = set()  # unsettled cells that no reader can reach any more
+        self._settled_reads: dict[int, int] = {}  # slot -> reads by API workers in generations that have ended
         self._partition_rows: dict[int, int] = {}
         self._free_rows = list(range(geometry.max_partitions - 1, -1, -1))
         self._meta_version = 0
@@ -245,7 +246,16 @@ class BoardWriter:
             cell = slot * 2 + (session.epoch & 1)
             generation = self._unsettled.get(cell)
             if generation is not None and cell not in self._ended:
-                self._words[self._geometry.consumed_word(cell) + self._geometry.max_workers] = generation
+                at = self._geometry.consumed_word(cell) + self._geometry.max_workers
+                self._words[at] = layout.read_once_more(self._words[at], generation)
+
+    def reads(self, handle: SessionHandle, entry_key: str) -> int:
+        """How often API workers have read this entry since it has its slot; 0 where it has none."""
+        slot = self._session(handle).entries.get(entry_key)
+        if slot is None:
+            return 0
+        live = sum(sum(self._reads_of(cell)[:-1]) for cell in (slot * 2, slot * 2 + 1) if cell in self._unsettled)
+        return self._settled_reads.get(slot, 0) + live
 
     def counters(self) -> BoardCounters:
         """Settles every pre-position that has ended, then counts."""
@@ -325,15 +335,22 @@ class BoardWriter:
         It is looked up as late as possible (when its bank is used again, or the counters are read), so that a
         reader which found it valid just before the flip has had time to say so.
         """
-        generation = self._unsettled.pop(cell, None)
-        self._ended.discard(cell)
-        if generation is None:
+        if cell not in self._unsettled:
             return
-        first = self._geometry.consumed_word(cell)
-        if generation in self._words[first : first + self._geometry.consumers].tolist():
+        reads = self._reads_of(cell)
+        del self._unsettled[cell]
+        self._ended.discard(cell)
+        if any(reads):
             self._hits += 1
+            self._settled_reads[cell // 2] = self._settled_reads.get(cell // 2, 0) + sum(reads[:-1])
         else:
             self._wasted += 1
+
+    def _reads_of(self, cell: int) -> list[int]:
+        """Reads of an unsettled cell's pre-position, by each API worker and last by the engine itself."""
+        generation, first = self._unsettled[cell], self._geometry.consumed_word(cell)
+        words = self._words[first : first + self._geometry.consumers].tolist()
+        return [layout.reads_of(word, generation) for word in words]
 
     def _claim_slot(self, key: bytes, session_index: int) -> int | None:
         """A free slot on the key's probe path, or None where the board is full."""
@@ -354,6 +371,7 @@ class BoardWriter:
         """Leaves a tombstone, so that probing goes on past it, or nothing where probing would end anyway."""
         self._settle(slot * 2)
         self._settle(slot * 2 + 1)
+        self._settled_reads.pop(slot, None)
         self._store_key(slot, layout.TOMBSTONE_KEY)
         self._used -= 1
         self._words[layout.W_USED_SLOTS] = self._used

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import click
 
+from stream_engine.commands.calibrate import calibrate
 from stream_engine.commands.demo import demo
 from stream_engine.commands.doctor import doctor
+from stream_engine.commands.health import health
 from stream_engine.commands.kafka import kafka
+from stream_engine.commands.models import models
 from stream_engine.commands.options import LOG_LEVELS, Options
+from stream_engine.commands.probe_model import probe_model
 from stream_engine.commands.produce import produce
 from stream_engine.commands.query import query
 from stream_engine.commands.serve import serve
@@ -64,7 +68,8 @@ def cli(context: click.Context, config_file: Path | None, log_level: str) -> Non
     context.obj = Options(config_file, log_level)
 
 
-for command in (serve, produce, query, watch, demo, doctor, topics, kafka, train):
+service = serve, produce, query, watch, demo, doctor, health, topics, kafka
+for command in (*service, train, models, probe_model, calibrate):
     cli.add_command(command)
 
 

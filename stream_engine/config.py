@@ -7,6 +7,7 @@ is read as well, because every Kafka user already has it set.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import tomllib
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ class ConfigError(ValueError):
     """A setting is unknown, has the wrong type or is out of range; the message names the setting."""
 
 
-def _require(condition: bool, setting: str, rule: str, value: object) -> None:
+def _require(condition: object, setting: str, rule: str, value: object) -> None:
     if not condition:
         raise ConfigError(f"{setting} = {value!r}: must be {rule}")
 
@@ -75,6 +76,11 @@ class KafkaSettings:
     max_rebuild_records: int = 100_000
     """A rebuild replays at most this many records of a partition."""
     session_timeout_ms: int = 10_000
+    group_instance_id: str | None = None
+    """Static membership: a consumer that comes back under its id within ``session_timeout_ms`` has its partitions
+    again without a rebalance. Each consumer of the group needs an id of its own."""
+    health_file: Path = field(default_factory=lambda: _default_run_dir() / "consumer.health")
+    """Where the consumer leaves its sign of life, for ``stream-engine health consumer``."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
     sasl_username: str | None = None
@@ -104,6 +110,13 @@ class KafkaSettings:
             self.replication_factor,
         )
         _require(self.session_timeout_ms > 0, "kafka.session_timeout_ms", "positive", self.session_timeout_ms)
+        instance = self.group_instance_id
+        _require(
+            instance is None or (re.fullmatch(r"[A-Za-z0-9._-]{1,249}", instance) and instance not in {".", ".."}),
+            "kafka.group_instance_id",
+            "1 to 249 of A-Z a-z 0-9 . _ -",
+            instance,
+        )
         for name in ("bars_topic", "trades_topic", "windows_topic", "answers_topic"):
             _require(bool(getattr(self, name)), f"kafka.{name}", "a topic name", getattr(self, name))
         topics = [self.bars_topic, self.trades_topic, self.windows_topic, self.standing_topic, self.answers_topic]
@@ -164,6 +177,12 @@ class EngineSettings:
     """The model and the budget of the process that runs it."""
 
     model: str = "embedded"
+    """"embedded", a name of `models list`, a model directory, a GGUF file, or a hub id."""
+    adapter: str = ""
+    """Folder of a LoRA adapter for the model, or the name of one that comes with the package."""
+    calibration: str = ""
+    """File of the gate's calibration. Empty: the one beside the model, where there is one; "none": the
+    profile's tau."""
     device: str = "cpu"
     dtype: str = "float32"
     quantization: Literal["none", "int8", "nf4"] = "none"
@@ -180,6 +199,10 @@ class EngineSettings:
     """A waiting commit joins every k-th query step, so that neither starves."""
     max_deferrals: int = 8
     """A rider may be left out of at most this many commits in a row."""
+    promoted_questions: int = 2
+    """Most frequent ad-hoc questions of a session that ride along with its commits; 0: none."""
+    promotion_half_life_s: float = 300.0
+    """After which an earlier question counts half."""
     quiet_records: int = 20_000
     """A session whose last window in the compacted topic is this many records of its partition old gets a
     new one, so that it does not make a rebuild long."""
@@ -193,9 +216,35 @@ class EngineSettings:
     def __post_init__(self) -> None:
         for name in ("max_sessions", "step_tokens", "commit_every", "quiet_records", "credits"):
             _require(getattr(self, name) > 0, f"engine.{name}", "positive", getattr(self, name))
-        for name in ("threads", "total_cells", "max_deferrals"):
+        for name in ("threads", "total_cells", "max_deferrals", "promoted_questions"):
             _require(getattr(self, name) >= 0, f"engine.{name}", "zero or positive", getattr(self, name))
-        _require(self.stuck_after_s > 0, "engine.stuck_after_s", "positive", self.stuck_after_s)
+        for name in ("promotion_half_life_s", "stuck_after_s"):
+            _require(getattr(self, name) > 0, f"engine.{name}", "positive", getattr(self, name))
+
+
+@dataclass(frozen=True, slots=True)
+class RiskSettings:
+    """How the risk of the fast path is watched while it serves."""
+
+    check_share: float = 0.02
+    """Share of the gate's fast answers that is checked against the full path in idle time; 0 switches it off."""
+    budget: float = 0.0
+    """False-accept rate that a class may have: share of its fast answers that differ from the full path's; 0: what
+    the calibration was made for, 0.02 without one."""
+    level: float = 0.05
+    """Probability of a false alarm within ``horizon`` checks of a class whose rate is within the budget."""
+    horizon: int = 5_000
+    tau_step: float = 1.0
+    """By how much an alarm raises tau, in logits, before the next one closes the class."""
+    state_file: Path = field(default_factory=lambda: _default_run_dir() / "risk.json")
+    """What risk control has raised or closed, so that a restart does not open it again."""
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.check_share <= 1, "risk.check_share", "0..1", self.check_share)
+        _require(0 <= self.budget < 1, "risk.budget", "less than 1, not negative", self.budget)
+        _require(0 < self.level < 1, "risk.level", "between 0 and 1", self.level)
+        for name in ("horizon", "tau_step"):
+            _require(getattr(self, name) > 0, f"risk.{name}", "positive", getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +305,7 @@ class Config:
 
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
+    risk: RiskSettings = field(default_factory=RiskSettings)
     board: BoardSettings = field(default_factory=BoardSettings)
     transport: TransportSettings = field(default_factory=TransportSettings)
     api: ApiSettings = field(default_factory=ApiSettings)

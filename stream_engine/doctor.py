@@ -23,7 +23,7 @@ from packaging.requirements import Requirement
 
 from stream_engine.board import BoardReader
 from stream_engine.board_layout import BoardError
-from stream_engine.config import BoardSettings, EngineSettings, TransportSettings
+from stream_engine.config import BoardSettings, ConfigError, EngineSettings, TransportSettings
 
 DISTRIBUTION = "stream-engine"
 ENGINE_PACKAGES = ("torch", "transformers", "tokenizers", "safetensors")
@@ -98,6 +98,7 @@ class ModelCheck:
         self._process: subprocess.Popen[str] | None = None
         if not self._missing:
             command = [sys.executable, "-m", "stream_engine.model.selfcheck", settings.model, settings.device]
+            command += [settings.adapter] if settings.adapter else []
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def findings(self, timeout_s: float) -> Iterator[Finding]:
@@ -124,7 +125,23 @@ class ModelCheck:
         elif self._process.returncode != 0:
             reason = (errors.strip().splitlines() or [f"status {self._process.returncode}"])[-1]
             message = f"engine.model = {self._settings.model!r}: {reason}"
-            yield problem("model", message, "name a model folder that fits")
+            yield problem("model", message, "name a model that fits: stream-engine models --help")
+
+
+def check_calibration(settings: EngineSettings) -> Iterator[Finding]:
+    """The gate's calibration, of a model that is fit to be served: absent, this model's, or another one's."""
+    from stream_engine.assemble import load_calibration, model_builder, model_files
+
+    try:
+        calibration = load_calibration(settings, model_builder(settings, model_files(settings)))
+    except ConfigError as error:
+        yield problem("calibration", str(error), "stream-engine calibrate SOURCE --out FOLDER --install")
+        return
+    if calibration is None:
+        yield ok("calibration", "none: tau is the profile's, and answers have no confidence")
+        return
+    taus = ", ".join(f"{name} {one.tau:g}" for name, one in calibration.classes.items())
+    yield ok("calibration", f"of {calibration.created}, for a budget of {calibration.r_max:g}: tau {taus}")
 
 
 def check_board(settings: BoardSettings) -> Iterator[Finding]:

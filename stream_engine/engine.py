@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from uuid import uuid4
 
 from stream_engine.answers import build_evaluation, event_time
 from stream_engine.budget import BudgetShape, CellBudget
-from stream_engine.config import EngineSettings
+from stream_engine.config import EngineSettings, RiskSettings
 from stream_engine.entry import (
     Entry,
     EntryKind,
@@ -22,28 +23,34 @@ from stream_engine.entry import (
     envelope_entry,
     generic_entry,
 )
-from stream_engine.gate import Gate
+from stream_engine.gate import ClassGate, Gate
 from stream_engine.ingest import Ingest
 from stream_engine.messages import Committed, ErrorReply, Event, StandingPut, StandingQuery
-from stream_engine.model.builder import TokenBuilder
+from stream_engine.model.rendering import Builder
 from stream_engine.model.runner import Runner, SegmentResult
 from stream_engine.model.step import Segment
 from stream_engine.plan import PlannedSession, Planner
+from stream_engine.promoted import PromotedQuestions
 from stream_engine.publish import Publication
 from stream_engine.queries import QueryDesk, not_found, question_too_long, ready_distribution, unsupported
+from stream_engine.risk import RiskMonitor
 from stream_engine.router import Router
 from stream_engine.scheduler import Lane, Scheduler
 from stream_engine.session import ResidentBranch, Session, SessionState, Source
 from stream_engine.standing import StandingRegistry, covers
+from stream_engine.verification import VerificationDesk
 
 log = logging.getLogger(__name__)
 
 SELF_TEST_S = 5.0
+UNWATCHED = RiskSettings(check_share=0.0)
+"""An engine used in-process checks nothing, unless it is given a monitor."""
 
 COUNTERS = (
     "commits_total", "records_total", "bars_total", "late_bars_total", "duplicates_total", "replayed_total",
     "steps_total", "step_tokens_total", "step_seconds_total", "prepositions_total", "prepositions_skipped_total",
     "answers_fast_total", "answers_fallthrough_total", "answers_cold_total", "queries_refused_total",
+    "questions_promoted_total", "questions_demoted_total", "promoted_reads_total",
     "swaps_total", "swaps_prepared_total", "evictions_total", "batches_refused_total",
 )  # fmt: skip
 """Exported from the start: a counter that first appears with its first event hides that event from ``rate()``."""
@@ -55,12 +62,13 @@ class Engine:
     def __init__(
         self,
         settings: EngineSettings,
-        builder: TokenBuilder,
+        builder: Builder,
         runner: Runner,
         shape: BudgetShape,
         gate: Gate,
         publication: Publication,
         emit: Callable[[Event], None] = lambda event: None,
+        risk: RiskMonitor | None = None,
     ) -> None:
         self.boot_id = uuid4().hex
         self.settings = settings
@@ -76,6 +84,7 @@ class Engine:
         self._runner = runner
         self.publication = publication
         self._emit = emit
+        self._certain = gate.certain
         self._generic = generic_entry(builder)
         self._envelope = envelope_entry(builder)
         self.ingest = Ingest(
@@ -88,6 +97,24 @@ class Engine:
             self.drop_session,
             settings.quiet_records,
         )
+        self.promoted = PromotedQuestions(
+            settings,
+            builder,
+            publication,
+            lambda session_id: [entry.key for entry in self.standing.entries(session_id)],
+            self.counters,
+        )
+        self._gate = gate
+        self.verification = VerificationDesk(
+            risk or RiskMonitor(UNWATCHED, gate.classes),
+            gate.noise,
+            builder,
+            self.sessions,
+            self.budget,
+            self.scheduler,
+            self._apply_gates,
+            emit,
+        )
         self.queries = QueryDesk(
             builder,
             self.router,
@@ -96,7 +123,9 @@ class Engine:
             self.scheduler,
             self.ingest.partitions,
             publication,
+            self.promoted,
             self.counters,
+            self.verification.sample,
         )
         self._planner = Planner(
             settings,
@@ -109,13 +138,16 @@ class Engine:
             self.counters,
         )
 
+        if self.verification.monitor.moved:
+            self._apply_gates(self.verification.monitor.gates())
+
     # --- sessions ------------------------------------------------------------------------------------
 
     def entries(self, session: Session) -> tuple[Entry, ...]:
-        """The decision points of a session: generic header, standing queries, tool envelope."""
+        """The decision points of a session: header, standing queries, tool envelope, promoted questions."""
         generic = () if self.settings.preposition == "off" else (self._generic,)
         envelope = (self._envelope,) if session.awaiting_tool else ()
-        return (*generic, *self.standing.entries(session.id), *envelope)
+        return (*generic, *self.standing.entries(session.id), *envelope, *self.promoted.entries(session.id))
 
     def _open_session(self, session_id: str, source: Source | None) -> Session:
         session = self.sessions[session_id] = Session(session_id, self.builder, source)
@@ -134,6 +166,7 @@ class Engine:
         self.budget.release(session.id)
         self.publication.closed(session)
         self.standing.forget_session(session.id)
+        self.promoted.forget_session(session.id)
         if session.source is not None and (owned := self.ingest.partitions.get(session.source)) is not None:
             owned.sessions.discard(session.id)
             if session.has_window:
@@ -188,7 +221,7 @@ class Engine:
 
     def register(self, request: StandingPut) -> StandingQuery | ErrorReply:
         """Register a standing query; sessions it covers are evaluated next, at their present version."""
-        route = self.router.route(request.question)
+        route = self.router.route(request.question, request.pattern)
         if route.question_class is None:
             return unsupported(self.router)
         previous = self.standing.get(request.id) if request.id else None
@@ -196,6 +229,7 @@ class Engine:
             self.unregister(previous.id)
         query = self.standing.put(request, route.question_class.name)
         for session in self.sessions.values():
+            self.promoted.registered(session.id)
             if not covers(query.session, session.id) or self.standing.answered(session.id, query.id):
                 continue
             if query.question in session.ready:
@@ -221,6 +255,9 @@ class Engine:
         """One step: plan, forward, publish. False when there was nothing to run."""
         self.publication.heartbeat()
         self.queries.retry_waiting()
+        self.promoted.look(self.sessions)
+        if not (self.scheduler.queries or self.scheduler.commits):
+            self.verification.prune()
         planned = self._planner.plan()
         if not planned:
             return False
@@ -269,8 +306,17 @@ class Engine:
             resident = self.budget.base_of(session.id) is not None
             assert resident or session.resident == 0, f"session {session.id!r}: cells counted without an extent"
 
+    def _apply_gates(self, classes: Mapping[str, ClassGate]) -> None:
+        """Answers of this process and of every reader of the board obey at once."""
+        self._gate = replace(self._gate, classes=classes)
+        self.queries.use_gate(self._gate)
+        self.publication.use_gate(self._gate)
+
     def _finish(self, one: PlannedSession, result: SegmentResult) -> None:
         session = one.session
+        if one.check is not None:
+            self.verification.finish(one.check, result.branches[0])
+            return
         if one.second:
             assert session.second is not None
             session.second.resident += len(one.append)
@@ -340,7 +386,7 @@ class Engine:
                 self._evaluate_query(query, session)
 
     def _evaluate_query(self, query: StandingQuery, session: Session) -> None:
-        evaluation = build_evaluation(query, session, session.ready[query.question])
+        evaluation = build_evaluation(query, session, session.ready[query.question], self._certain)
         event = self.standing.evaluated(evaluation, query.on)
         if event is not None:
             self._emit(event)

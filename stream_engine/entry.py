@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the API process uses the keys and must not load a tokenizer
-    from stream_engine.model.builder import TokenBuilder
+    from stream_engine.model.rendering import Builder
 
 GENERIC_KEY = ""
 """Key of the generic header on the ready board; a standing query's key is its exact question."""
@@ -16,6 +16,8 @@ GENERIC_KEY = ""
 class EntryKind(Enum):
     GENERIC = "generic"
     STANDING = "standing"
+    PROMOTED = "promoted"
+    """An ad-hoc question that is asked often. Like the generic header it takes no cells from another session."""
     ENVELOPE = "envelope"
 
 
@@ -36,19 +38,19 @@ def entry_key(question: str) -> str:
     return " ".join(question.split())
 
 
-def generic_entry(builder: TokenBuilder) -> Entry:
+def generic_entry(builder: Builder) -> Entry:
     """Close of the user turn and the assistant header: what every question ends with."""
     return Entry(GENERIC_KEY, EntryKind.GENERIC, builder.generic_entry, builder.profile.generic_class.name)
 
 
-def standing_entry(builder: TokenBuilder, question: str, class_name: str | None, every_commit: bool) -> Entry:
+def standing_entry(builder: Builder, question: str, class_name: str | None, every_commit: bool) -> Entry:
     """A registered question with its close and header."""
     return Entry(
         entry_key(question), EntryKind.STANDING, builder.query_entry(question), class_name, every_commit
     )
 
 
-def envelope_entry(builder: TokenBuilder) -> Entry:
+def envelope_entry(builder: Builder) -> Entry:
     """The tokens that frame a returning tool result (section 3.5 of the paper)."""
     return Entry("tool", EntryKind.ENVELOPE, builder.tool_envelope, None)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 import msgspec
 
+from stream_engine.calibration import Knots, agreement
 from stream_engine.ready import ReadyDistribution, StateFlag
 
 
@@ -42,23 +43,28 @@ class GateReason(Enum):
 @dataclass(frozen=True, slots=True)
 class GateDecision:
     """``word`` and ``question_class`` are those of top-1 whenever it is in the fast-answer set, fired or not;
-    ``tau`` is None where no threshold applied."""
+    ``tau`` is None where no threshold applied. ``confidence`` is the calibrated probability of agreeing with the
+    full path (0 to 1), None where that was not calibrated."""
 
     fires: bool
     reason: GateReason
     word: str | None
     question_class: str | None
     tau: float | None
+    confidence: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
     """``classes`` maps a question class to its gate, ``answers`` a token id to its fast answer;
-    ``noise`` is the measured float noise of a gap, in logits."""
+    ``noise`` is the measured float noise of a gap, in logits. ``calibration`` is the digest of the calibration,
+    "" where there is none, and ``confidence`` its curves by class."""
 
     classes: Mapping[str, ClassGate]
     answers: Mapping[int, FastAnswer]
     noise: float
+    calibration: str = ""
+    confidence: Mapping[str, Knots] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.noise) and self.noise >= 0):
@@ -90,7 +96,22 @@ class Gate:
             word=answer.word if answer else None,
             question_class=answer.question_class if answer else None,
             tau=policy.tau if policy else None,
+            confidence=self._confidence(ready, question_class, answer, exact),
         )
+
+    @property
+    def certain(self) -> float | None:
+        """Confidence of what is the full path's answer by construction: an exact entry's, or its own."""
+        return 1.0 if self.calibration else None
+
+    def _confidence(
+        self, ready: ReadyDistribution, question_class: str | None, answer: FastAnswer | None, exact: bool
+    ) -> float | None:
+        if exact:
+            return self.certain
+        if answer is None or question_class is None or answer.question_class != question_class:
+            return None
+        return agreement(self.confidence.get(question_class, ()), ready.gap)
 
     def _reason(
         self,

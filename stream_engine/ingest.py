@@ -135,16 +135,21 @@ class Ingest:
             self._count_duplicate(waiting, live)
             return
         session = self._sessions.get(record.key)
+        if (fed := self._other_source(record.key, session, owned)) is not None:
+            waiting.rejected.append(Rejected(record.offset, "second_source", f"{record.key!r} is fed by {fed}"))
+            return
+        if not record.bars:
+            # Trades of a bar that is still open: the key is theirs from the first one on.
+            if session is None:
+                owned.claimed.add(record.key)
+            waiting.applied += live
+            return
         if session is None and not live:
             # What was applied before left a window. This key was deleted since, or belonged to another source.
             self._count_duplicate(waiting, live)
             return
         if session is None:
             session = self._open(record.key, owned)
-        elif session.source != owned.source:
-            fed = f"{session.source.topic}/{session.source.partition}" if session.source else "the API"
-            waiting.rejected.append(Rejected(record.offset, "second_source", f"{record.key!r} is fed by {fed}"))
-            return
         work = self._scheduler.commits.get(record.key)
         if work is not None and any(record.offset == taken.offset for taken, _ in work.taken):
             # Delivered again while the commit that holds it is in progress: not applied before that has run.
@@ -159,6 +164,16 @@ class Ingest:
         else:
             waiting.unsettled += 1
             self._scheduler.add_commit(session.id).records.append((record, waiting))
+
+    def _other_source(self, key: str, session: Session | None, owned: Partition) -> str | None:
+        """What feeds the key where it is not this partition."""
+        if session is not None:
+            source = session.source
+        else:
+            source = next((one.source for one in self.partitions.all() if key in one.claimed), owned.source)
+        if source is None:
+            return "the API"
+        return None if source == owned.source else f"{source.topic}/{source.partition}"
 
     def serves(self, session: Session) -> bool:
         """Whether its partition has come as far as an earlier life may have answered from."""
@@ -176,6 +191,7 @@ class Ingest:
     def _open(self, key: str, owned: Partition) -> Session:
         session = self._open_session(key, owned.source)
         session.gap_end = owned.gap_end
+        owned.claimed.discard(key)
         owned.sessions.add(session.id)
         return session
 

@@ -42,7 +42,8 @@ class Partition:
     """``applied`` is the next offset to apply; ``taken`` the last offset of the newest batch taken;
     ``live_from`` where the replay ends, ``serve_from`` where service begins. ``sessions`` are those fed by this
     partition, ``deleted`` those whose window has to go from the compacted topic. ``rejected`` are rejections by
-    offset: a consumer may die before their dead letters are written, and its successor needs them again."""
+    offset: a consumer may die before their dead letters are written, and its successor needs them again.
+    ``claimed`` are keys of which only trades of an open bar have come."""
 
     source: Source
     generation: int
@@ -54,6 +55,7 @@ class Partition:
     open: deque[OpenBatch] = field(default_factory=deque)
     sessions: set[str] = field(default_factory=set)
     deleted: list[str] = field(default_factory=list)
+    claimed: set[str] = field(default_factory=set)
     rejected: dict[int, Rejected] = field(default_factory=dict)
     records: int = 0
     gap_end: int | None = None

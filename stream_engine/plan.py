@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from stream_engine.budget import CellBudget
 from stream_engine.config import EngineSettings
 from stream_engine.entry import Entry, EntryKind, common_prefix
+from stream_engine.instants import rfc3339
 from stream_engine.messages import Rejected
 from stream_engine.model.runner import Runner
 from stream_engine.model.step import Branch, Segment
-from stream_engine.scheduler import CommitWork, Lane, QueryWork, Scheduler, choose_riders
+from stream_engine.scheduler import CheckWork, CommitWork, Lane, QueryWork, Scheduler, choose_riders
 from stream_engine.session import SecondSlab, Session, SessionState
 
 
@@ -23,7 +24,8 @@ from stream_engine.session import SecondSlab, Session, SessionState
 class PlannedSession:
     """One session's part of a step. ``base`` is None for a commit that runs no tokens (tokens-only session).
     ``commit`` is set when this step begins or continues one; ``second`` when the segment fills the second
-    slab instead of the live one. ``refused`` are queries whose entry is too long for the session's share."""
+    slab instead of the live one. ``refused`` are queries whose entry is too long for the session's share. With a
+    ``check`` the one branch is that of an earlier boundary, and nothing of the session changes."""
 
     session: Session
     base: int | None
@@ -35,6 +37,7 @@ class PlannedSession:
     queries: list[QueryWork] = field(default_factory=list)
     refused: list[QueryWork] = field(default_factory=list)
     branches: list[Branch] = field(default_factory=list)
+    check: CheckWork | None = None
 
     @property
     def reaches_end(self) -> bool:
@@ -109,6 +112,8 @@ class Planner:
                 self._plan_second_slab(step, session_id)
             elif selection.lane is not None:
                 self._plan_lone(step, session_id, selection.lane)
+        if selection.check is not None:
+            self._plan_check(step, selection.check)
         return list(step.planned.values())
 
     def _plan_commit(self, step: _Step, session: Session) -> None:
@@ -116,7 +121,7 @@ class Planner:
             return  # an answer of several tokens is being decoded on the present version
         commit = self._scheduler.commits[session.id]
         entries = self._entries(session)
-        wanted = any(entry.kind is not EntryKind.GENERIC for entry in entries)
+        wanted = any(entry.kind in (EntryKind.STANDING, EntryKind.ENVELOPE) for entry in entries)
         base = self._residence(step, session, wanted)
         if base is None and step.planned and any(entry.every_commit for entry in entries):
             return  # all cells are in this step: the next one evaluates what asked for every commit
@@ -155,8 +160,8 @@ class Planner:
         for record, batch in commit.taken:
             change = session.apply(record)
             if change.late:
-                times = ", ".join(str(stored.bar.time_us) for stored in change.late)
-                detail = f"older than the region's first bar: bar time {times} us"
+                times = ", ".join(rfc3339(stored.bar.time_us) for stored in change.late)
+                detail = f"older than the region's first bar: bar time {times}"
                 batch.rejected.append(Rejected(record.offset, "late", detail))
                 batch.late += len(change.late) == len(record.bars)
                 self._counters["late_bars_total"] += len(change.late)
@@ -258,6 +263,13 @@ class Planner:
         if not append:
             step.add(planned)
         self._place_riders(step, planned, riders.riding)
+
+    def _plan_check(self, step: _Step, work: CheckWork) -> None:
+        """The full path of an earlier boundary. Its cells are free again after the step."""
+        session = self._sessions[work.check.session]
+        planned = step.add(PlannedSession(session, self._budget.base_of(session.id), check=work))
+        cell = max(session.scratch_end, session.resident)
+        planned.branches.append(Branch(work.entry, cell, sees=work.boundary))
 
     def _plan_second_slab(self, step: _Step, session_id: str) -> None:
         session = self._sessions[session_id]

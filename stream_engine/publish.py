@@ -59,6 +59,11 @@ class Publication:
         if self._board is not None and session.id in self._handles:
             self._board.consume(self._handles[session.id], key)
 
+    def reads(self, session: Session, key: str) -> int:
+        """How often API processes have read this entry since it is on the board."""
+        handle = self._handles.get(session.id)
+        return self._board.reads(handle, key) if self._board is not None and handle is not None else 0
+
     def closed(self, session: Session) -> None:
         handle = self._handles.pop(session.id, None)
         if self._board is not None and handle is not None:
@@ -72,6 +77,12 @@ class Publication:
     def dropped(self, source: Source) -> None:
         if self._board is not None:
             self._board.drop_partition(self._topic_index(source), source.partition)
+
+    def use_gate(self, gate: Gate) -> None:
+        """Risk control has moved it. META is replaced in one store, and readers look at it for every answer."""
+        self._gate = gate
+        if self._board is not None:
+            self._board.set_meta(board_meta(self._profile, gate, tuple(self._topics)))
 
     def heartbeat(self) -> None:
         if self._board is not None:
@@ -115,10 +126,11 @@ def board_meta(profile: Profile, gate: Gate, topics: tuple[str, ...] = ()) -> Bo
         topics=topics,
         model=profile.name,
         profile_digest=profile.digest(),
-        calibration_digest="",
+        calibration_digest=gate.calibration,
         window_bars=profile.window_bars,
         classes=dict(gate.classes),
         answers=dict(gate.answers),
         generic_class=profile.generic_class.name,
         noise=gate.noise,
+        confidence=dict(gate.confidence),
     )

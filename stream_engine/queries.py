@@ -4,7 +4,7 @@ freshness bounds are met."""
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from stream_engine.answers import build_answer
@@ -12,13 +12,14 @@ from stream_engine.entry import GENERIC_KEY
 from stream_engine.freshness import unmet_bound
 from stream_engine.gate import Gate, GateDecision, GateReason
 from stream_engine.messages import Answer, ErrorReply, Query
-from stream_engine.model.builder import TokenBuilder
+from stream_engine.model.rendering import Builder
 from stream_engine.model.runner import Logits
 from stream_engine.partitions import PartitionTable
+from stream_engine.promoted import PromotedQuestions
 from stream_engine.publish import Publication
 from stream_engine.ready import ReadyDistribution, StateFlag
-from stream_engine.router import Router
-from stream_engine.scheduler import QueryReply, QueryWork, Scheduler
+from stream_engine.router import EXACT, Router
+from stream_engine.scheduler import Lane, QueryReply, QueryWork, Scheduler
 from stream_engine.session import ResidentBranch, Session, SessionState
 
 RETRY_AFTER_S = 1.0
@@ -34,19 +35,25 @@ class _Asked:
     deadline: float
 
 
+Sampled = Callable[[Session, str, str, ReadyDistribution], None]
+
+
 class QueryDesk:
-    """Takes queries in and sees them to their reply. Every query gets exactly one."""
+    """Takes queries in and sees them to their reply. Every query gets exactly one. ``sampled`` is told of each
+    answer that the gate let through, after its reply."""
 
     def __init__(
         self,
-        builder: TokenBuilder,
+        builder: Builder,
         router: Router,
         gate: Gate,
         sessions: Mapping[str, Session],
         scheduler: Scheduler,
         partitions: PartitionTable,
         publication: Publication,
+        promoted: PromotedQuestions,
         counters: dict[str, float],
+        sampled: Sampled,
     ) -> None:
         self._builder = builder
         self._router = router
@@ -55,13 +62,19 @@ class QueryDesk:
         self._scheduler = scheduler
         self._partitions = partitions
         self._publication = publication
+        self._promoted = promoted
         self._counters = counters
+        self._sampled = sampled
         self._waiting: list[_Asked] = []
 
     @property
     def waiting(self) -> int:
         """Queries whose freshness bounds are not met yet."""
         return len(self._waiting)
+
+    def use_gate(self, gate: Gate) -> None:
+        """Risk control has moved it."""
+        self._gate = gate
 
     def ask(self, query: Query, reply: QueryReply) -> None:
         """Answer now, after a step, or once the query's bounds are met (at most ``wait_ms`` from now)."""
@@ -82,7 +95,11 @@ class QueryDesk:
             work.first = logits
             assert work.cell is not None
             session.branches.append(ResidentBranch(work.entry, work.cell))
-        finished = logits.top1 == self._builder.end_token or logits.top1 in self._builder.answers
+            ready = ready_distribution(logits, len(session.tokens) + len(work.entry))
+            self._promoted.decoded(session, work.query.question, ready)
+        # The first answer word ends an answer of a class; in free text it is a word like others.
+        worded = work.class_name is not None and logits.top1 in self._builder.answers
+        finished = worded or logits.top1 == self._builder.end_token
         if not finished and len(work.generated) < self._builder.profile.max_answer_tokens:
             return
         self._scheduler.queries.remove(work)
@@ -95,10 +112,12 @@ class QueryDesk:
             tokens=work.generated,
             class_name=work.class_name,
             gate=None,
+            confidence=self._gate.certain,
             entry_tokens=len(work.entry),
             reused_tokens=work.reused,
             now_ms=_now_ms(),
             latency_us=int((time.monotonic() - work.since) * 1e6),
+            routed_by=self._router.route(work.query.question, work.query.session).by.value,
         )
         self._counters[f"answers_{answer.path}_total"] += 1
         work.reply(answer)
@@ -121,7 +140,8 @@ class QueryDesk:
 
     def _refusal(self, query: Query) -> ErrorReply | None:
         """Why the query cannot be answered on the present state; None when it can."""
-        if self._router.route(query.question).question_class is None:
+        route = self._router.route(query.question, query.session)
+        if route.question_class is None and not self._router.answers_anything:
             return unsupported(self._router)
         session = self._sessions.get(query.session)
         if session is None and self._partitions.filling:
@@ -145,7 +165,7 @@ class QueryDesk:
     def _answer(self, asked: _Asked) -> None:
         query = asked.query
         session = self._sessions[query.session]
-        route = self._router.route(query.question)
+        route = self._router.route(query.question, query.session)
         class_name = route.question_class.name if route.question_class else None
         if query.path != "full":
             exact = session.ready.get(route.key)
@@ -156,9 +176,16 @@ class QueryDesk:
                 # A caller may waive the gap, but neither an answer without a word nor a window that is too short.
                 servable = decision.word is not None and decision.reason is not GateReason.WARMING_UP
                 if decision.fires or (query.path == "fast" and servable):
+                    if exact is not None:
+                        self._promoted.asked(session, query.question, class_name)
                     self._counters["answers_fast_total"] += 1
-                    asked.reply(self._fast_answer(asked, session, ready, class_name, decision))
+                    routed_by = EXACT if exact is not None else route.by.value
+                    asked.reply(self._fast_answer(asked, session, ready, class_name, decision, routed_by))
+                    if decision.fires and exact is None and class_name is not None:
+                        self._sampled(session, query.question, class_name, ready)
                     return
+            if self._promoted.asked(session, query.question, class_name):
+                self._scheduler.add(Lane.LONE, session.id)
             if query.path == "fast":
                 self._counters["queries_refused_total"] += 1
                 message = f"session {session.id!r} has no ready distribution for this question at the moment"
@@ -174,6 +201,7 @@ class QueryDesk:
         ready: ReadyDistribution,
         class_name: str | None,
         decision: GateDecision,
+        routed_by: str,
     ) -> Answer:
         return build_answer(
             asked.query,
@@ -183,10 +211,12 @@ class QueryDesk:
             tokens=[ready.top1],
             class_name=class_name,
             gate=decision,
+            confidence=decision.confidence,
             entry_tokens=0,  # no entry was run for this answer
             reused_tokens=0,
             now_ms=_now_ms(),
             latency_us=int((time.monotonic() - asked.since) * 1e6),
+            routed_by=routed_by,
         )
 
 

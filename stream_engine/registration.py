@@ -84,7 +84,7 @@ class Registration:
     def put(self, peer: Peer, request: StandingPut) -> None:
         """Answered by the query once it is applied, or by an error."""
         engine = self._engine
-        if engine.router.route(request.question).question_class is None:
+        if engine.router.route(request.question, request.pattern).question_class is None:
             self._send(peer, unsupported(engine.router))
             return
         if request.id is not None and KEY_SEPARATOR in request.id:

@@ -1,6 +1,6 @@
 """Work items and their priorities: what goes into the next step. Ids only, no tensors.
 
-    query > commit > standing query > lone pre-position > second slab
+    query > commit > standing query > shadow verification > lone pre-position > second slab
 
 A waiting commit joins every k-th query step, so that neither starves. What finds no room in a step keeps
 its place in its queue.
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from stream_engine.entry import Entry
-from stream_engine.messages import Answer, ErrorReply, Query, Record
+from stream_engine.messages import Answer, Check, ErrorReply, Query, Record
 from stream_engine.model.runner import Logits
 from stream_engine.partitions import OpenBatch
 
@@ -57,6 +57,15 @@ class CommitWork:
     late_only: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class CheckWork:
+    """A fast answer to compare with the full path: ``entry`` on the first ``boundary`` tokens of the session."""
+
+    check: Check
+    boundary: int
+    entry: tuple[int, ...]
+
+
 class Lane(Enum):
     """Background lanes, by falling priority: work that runs only when no query and no commit waits."""
 
@@ -67,12 +76,14 @@ class Lane(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Candidates for one step, in order of priority; ``lane`` says what ``sessions`` are due for."""
+    """Candidates for one step, in order of priority; ``lane`` says what ``sessions`` are due for. A ``check`` has
+    the step to itself, so that a query that comes meanwhile waits for as little as can be."""
 
     queries: tuple[QueryWork, ...] = ()
     commits: tuple[str, ...] = ()
     lane: Lane | None = None
     sessions: tuple[str, ...] = ()
+    check: CheckWork | None = None
 
 
 class Scheduler:
@@ -85,6 +96,7 @@ class Scheduler:
         self.queries: deque[QueryWork] = deque()
         self.commits: OrderedDict[str, CommitWork] = OrderedDict()
         self.lanes: dict[Lane, OrderedDict[str, float]] = {lane: OrderedDict() for lane in Lane}
+        self.checks: deque[CheckWork] = deque()
 
     def add_query(self, work: QueryWork) -> None:
         self.queries.append(work)
@@ -121,13 +133,15 @@ class Scheduler:
         if self.commits:
             return Selection(commits=tuple(self.commits))
         for lane, due in self.lanes.items():
+            if lane is Lane.LONE and self.checks:
+                return Selection(check=self.checks[0])
             if due:
                 return Selection(lane=lane, sessions=tuple(due))
         return None
 
     @property
     def busy(self) -> bool:
-        return bool(self.queries or self.commits or any(self.lanes.values()))
+        return bool(self.queries or self.commits or self.checks or any(self.lanes.values()))
 
     def oldest_s(self) -> float:
         """Age in seconds of the oldest query or commit that waits; 0 when none does. Background lanes may

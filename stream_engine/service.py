@@ -15,6 +15,7 @@ from stream_engine.messages import (
     AnswerGone,
     Assign,
     Batch,
+    Check,
     ConsumerHello,
     ConsumerReport,
     Done,
@@ -116,6 +117,8 @@ class EngineService:
         engine = self.engine
         if isinstance(message, Query):
             engine.queries.ask(message, lambda reply: self._server.send(peer, reply))
+        elif isinstance(message, Check):
+            engine.verification.offer(message)
         elif isinstance(message, Batch):
             refused = engine.ingest.take(message)
             if refused is not None:

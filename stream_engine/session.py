@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from stream_engine.messages import Record, Window, WindowBar
-from stream_engine.model.builder import TokenBuilder
+from stream_engine.model.rendering import Builder
 from stream_engine.ready import ReadyDistribution
 from stream_engine.window import Region, RegionChange, StoredBar
 
@@ -84,7 +84,7 @@ class Session:
     """
 
     id: str
-    builder: TokenBuilder
+    builder: Builder
     source: Source | None = None
     state: SessionState = SessionState.EMPTY
     region: Region = field(init=False)

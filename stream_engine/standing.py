@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from stream_engine.answer_book import AnswerBook, supersedes
 from stream_engine.entry import Entry, entry_key, standing_entry
 from stream_engine.messages import AnswerChanged, StandingPut, StandingQuery
-from stream_engine.model.builder import TokenBuilder
+from stream_engine.model.rendering import Builder
 
 
 class StandingRegistry:
@@ -18,7 +18,7 @@ class StandingRegistry:
     Several queries with the same question share one entry: it is decoded once.
     """
 
-    def __init__(self, builder: TokenBuilder) -> None:
+    def __init__(self, builder: Builder) -> None:
         self._builder = builder
         self._queries: dict[str, StandingQuery] = {}
         self._numbers = itertools.count(1)

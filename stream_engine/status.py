@@ -34,7 +34,8 @@ def status(
     malformed: int,
 ) -> Status:
     """Health and counters. Ready means: no work item is old, a consumer is heard of, every owned partition is
-    live, and the last self-test passed; not "a forward ran recently", which fails overnight."""
+    live, and the last self-test passed; not "a forward ran recently", which fails overnight. Degraded means: what
+    is known can be asked for, and nothing newer comes."""
     oldest = engine.scheduler.oldest_s()
     partitions = engine.ingest.partitions.all()
     lag = {partition: behind for report in reports.values() for partition, behind in report.lag.items()}
@@ -52,6 +53,11 @@ def status(
         )
         if applies
     ]
+    silent = [since for report in reports.values() if (since := report.kafka_silent_since_ms) is not None]
+    degraded = tuple(
+        f"broker_unreachable: a consumer has no answer from Kafka since {event_time(since * 1000)}"
+        for since in sorted(silent)
+    )
     counters = dict(engine.counters)
     counters["messages_malformed_total"] = malformed
     board = engine.publication.counters()
@@ -92,8 +98,11 @@ def status(
         ),
         lag,
         counters,
-        _gauges(engine),
+        _gauges(engine) | {"consumers_without_kafka": len(silent)},
+        engine.verification.calibration(),
         {partition: RecordCounts(**total) for partition, total in records.items()},
+        degraded,
+        bool(silent),
     )
 
 
@@ -106,9 +115,11 @@ def _gauges(engine: Engine) -> dict[str, float]:
         "cells_resident": cells,
         "cells_total": engine.budget.shape.total,
         "standing_queries": len(engine.standing.all()),
+        "questions_promoted": engine.promoted.count,
         "queue_queries": len(engine.scheduler.queries),
         "queue_queries_waiting": engine.queries.waiting,
         "queue_commits": len(engine.scheduler.commits),
+        "queue_checks": len(engine.scheduler.checks),
         **{f"queue_{lane.value}": len(engine.scheduler.lanes[lane]) for lane in Lane},
     }
 

@@ -22,6 +22,8 @@ from stream_engine.config import TransportSettings
 from stream_engine.messages import Event, EventEnvelope, FromEngine, ToEngine
 
 _ENCODER = msgspec.msgpack.Encoder()
+MAX_POSTS = 64
+"""Messages without a reply that may wait in this process for an engine that is behind."""
 
 
 class EngineUnavailable(RuntimeError):
@@ -137,6 +139,7 @@ class EngineClient:
         self._numbers = itertools.count(1)
         self._pending: dict[bytes, asyncio.Future[FromEngine]] = {}
         self._socket: zmq.asyncio.Socket | None = None
+        self._posts: zmq.Socket[bytes] | None = None
         self._reader: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -145,6 +148,12 @@ class EngineClient:
         # Nothing is queued for an engine that is away: a request that was given up must not run later.
         self._socket.setsockopt(zmq.IMMEDIATE, 1)
         self._socket.connect(self._settings.engine)
+        # A pipe of its own: what is posted never stands in the way of a request, and what does not fit is refused.
+        self._posts = zmq.Context.shadow(self._context).socket(zmq.DEALER)
+        self._posts.setsockopt(zmq.LINGER, 0)
+        self._posts.setsockopt(zmq.IMMEDIATE, 1)
+        self._posts.setsockopt(zmq.SNDHWM, MAX_POSTS)
+        self._posts.connect(self._settings.engine)
         self._reader = asyncio.create_task(self._read())
 
     async def request(self, message: ToEngine, timeout_s: float) -> FromEngine:
@@ -162,6 +171,16 @@ class EngineClient:
             raise EngineUnavailable(f"no answer from the engine within {timeout_s:g} s") from None
         finally:
             self._pending.pop(correlation, None)
+
+    def post(self, message: ToEngine) -> bool:
+        """Hand over a message that has no reply. False where the engine is away or behind: it is not sent then."""
+        if self._posts is None:
+            return False
+        try:
+            self._posts.send_multipart((b"", _ENCODER.encode(message)), zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
 
     async def events(self) -> AsyncIterator[EventEnvelope]:
         """Events from now on. Subscribe first, take a snapshot then, and skip what it already holds."""
@@ -193,6 +212,7 @@ class EngineClient:
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.gather(self._reader, return_exceptions=True)
-        if self._socket is not None:
-            self._socket.close()
+        for socket in (self._socket, self._posts):
+            if socket is not None:
+                socket.close()
         self._context.term()

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stream_engine.messages import Bar, WindowUnits
-from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.frame import BarArrays, RegionFrame
+from stream_engine.model.rendering import Builder
 
 JUMP_SHARE = 0.35
 JUMP_UNITS = 8.0
@@ -47,7 +47,7 @@ class RegionChange:
 class Region:
     """Bars of one session, oldest first, with unique ascending times."""
 
-    def __init__(self, symbol: str, builder: TokenBuilder) -> None:
+    def __init__(self, symbol: str, builder: Builder) -> None:
         self._symbol = symbol
         self._builder = builder
         self._window = builder.profile.window_bars

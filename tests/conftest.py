@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +12,14 @@ from dataclasses import dataclass
 import pytest
 
 from stream_engine.localkafka import TemporaryKafka
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Show a failure at once, with what this process holds: a run that is cut short still tells why."""
+    if report.failed:
+        descriptors, threads = (len(os.listdir(f"/proc/self/{kind}")) for kind in ("fd", "task"))
+        held = f"{descriptors} descriptors, {threads} threads"
+        print(f"\n{report.nodeid} ({report.when}; {held})\n{report.longreprtext}", file=sys.__stderr__, flush=True)
 
 
 @dataclass(frozen=True, slots=True)

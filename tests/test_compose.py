@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from consumers.health import HealthFile
 from query_api.app import create_app
 from stream_engine.cli import cli
 from stream_engine.config import Config
@@ -94,6 +96,24 @@ def test_healthchecks_run_code_that_exists(name: str) -> None:
     schema = create_app(Config()).openapi()
     assert all(path in schema["paths"] for path in paths)
     assert paths or SERVICES[name]["environment"]["STREAM_ENGINE_BOARD_PATH"] in arguments[1]
+
+
+def test_the_consumers_healthcheck_is_a_command_that_tells_of_its_file(tmp_path: Path) -> None:
+    program, *arguments = SERVICES["consumer"]["healthcheck"]["test"][1:]
+    assert program == "stream-engine"
+    file = tmp_path / "consumer.health"
+    env = {**SERVICES["consumer"]["environment"], "STREAM_ENGINE_KAFKA_HEALTH_FILE": str(file)}
+    # Nothing in the container moves the file away from where the consumer writes it.
+    assert "STREAM_ENGINE_KAFKA_HEALTH_FILE" not in SERVICES["consumer"]["environment"]
+
+    def checked() -> tuple[int, str]:
+        result = CliRunner().invoke(cli, arguments, env=env)
+        return result.exit_code, result.output
+
+    status, said = checked()
+    assert (status, "is not running" in said) == (1, True)
+    HealthFile(file).write(time.time_ns() // 1_000_000, "welcomed", None)
+    assert checked() == (0, "the consumer is well\n")
 
 
 def test_waits_and_volumes_refer_to_what_is_there() -> None:

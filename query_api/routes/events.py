@@ -47,7 +47,8 @@ class EventStream(EventSourceResponse):
     responses={
         200: {
             "description": "`connected`, the newest answers as `answer_changed`, then `answer_changed`, "
-            "`committed` and `heartbeat`; `gap` or `shutdown` is a last event. Ids are `boot:sequence`.",
+            "`committed`, `risk_changed` and `heartbeat`; `gap` or `shutdown` is a last event. "
+            "Ids are `boot:sequence`.",
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
         },
         503: {"description": "The engine does not answer", "content": reference(ErrorEnvelope)},

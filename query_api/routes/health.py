@@ -36,14 +36,17 @@ async def live() -> Response:
     summary="Can questions be answered?",
 )
 async def ready(request: Request) -> Response:
-    """200 when the engine says that it makes progress and holds the ready board's lease."""
+    """200 when the engine says that it makes progress and holds the ready board's lease. It stays 200 while a
+    consumer cannot reach Kafka, because answers on what is applied say how old it is; ``degraded`` tells."""
     state = state_of(request)
     status = await state.status()
     reasons = not_ready(state, status)
     if reasons or status is None:
-        body = NotReady(ErrorBody("not_ready", "; ".join(reasons)), reasons, _lag(status))
+        stale = status is not None and status.lag_stale
+        body = NotReady(ErrorBody("not_ready", "; ".join(reasons)), reasons, _lag(status), stale)
         return reply_json(body, 503, {"retry-after": "1"})
-    return reply_json(Readiness(status.model, status.uptime_s, _lag(status)))
+    body = Readiness(status.model, status.uptime_s, _lag(status), status.degraded, status.lag_stale)
+    return reply_json(body)
 
 
 def _lag(status: Status | None) -> int | None:

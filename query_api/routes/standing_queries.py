@@ -27,7 +27,7 @@ async def register(request: Request) -> Response:
     """201 once the engine has applied it: from then on every commit of a matching session evaluates it."""
     state = state_of(request)
     body = decode(StandingBody, await request.body())
-    state.questions.require_supported(state.questions.route(body.question))
+    state.questions.require_supported(state.questions.route(body.question, body.session))
     reply = await state.ask(body.message(), StandingQueries)
     query = reply.queries[0]
     return reply_json(query, 201, {"location": f"{PATH}/{quote(query.id, safe='')}"})

@@ -21,9 +21,9 @@ _MARKS = {"ok": ("ok     ", "green"), "warning": ("warning", "yellow"), "problem
 def doctor(options: Options, as_json: bool) -> None:
     """Look at everything that the service needs, and say what to do where it is not right.
 
-    Python and packages, torch, the model, the ready board, sockets and ports, the broker, its topics, the consumer
-    group and the clock. It changes nothing, and works whether or not the service runs. Status 1 where there is a
-    problem; a warning is none.
+    Python and packages, torch, the model and its calibration, the ready board, sockets and ports, the broker, its
+    topics, the consumer group and the clock. It changes nothing, and works whether or not the service runs.
+    Status 1 where there is a problem; a warning is none.
 
     \b
     Examples:
@@ -33,7 +33,15 @@ def doctor(options: Options, as_json: bool) -> None:
     config = options.load()
     from consumers.inspection import inspect_kafka
     from stream_engine.commands.serve import api_url
-    from stream_engine.doctor import ModelCheck, check_api, check_board, check_python, check_transport
+    from stream_engine.doctor import (
+        Level,
+        ModelCheck,
+        check_api,
+        check_board,
+        check_calibration,
+        check_python,
+        check_transport,
+    )
 
     model = ModelCheck(config.engine)
     findings = [
@@ -44,6 +52,8 @@ def doctor(options: Options, as_json: bool) -> None:
         *inspect_kafka(config.kafka, BROKER_TIMEOUT_S),
         *model.findings(MODEL_TIMEOUT_S),
     ]
+    if any(finding.subject == "model" and finding.level is Level.OK for finding in findings):
+        findings += check_calibration(config.engine)
     counted = Counter(finding.level.value for finding in findings)
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -16,7 +16,6 @@ from rich.text import Text
 from stream_engine.commands.http import error_message, is_local, open_client, request, unreachable
 from stream_engine.commands.options import Options
 from stream_engine.commands.sse import EventFollower
-from stream_engine.model.profile import EMBEDDED, Profile
 
 POLL_S = 1.0
 REFRESH_S = 0.25
@@ -30,8 +29,8 @@ class View:
     """What the view knows at one moment."""
 
     url: str
-    tau: dict[str, float]
-    """Gate threshold of the generic class by model name, of the model that the settings name."""
+    gate: dict[str, Any]
+    """Of the class that the generic header answers, as ``/v1/calibration`` tells it; empty while it does not."""
     sessions: list[dict[str, Any]] = field(default_factory=list)
     problem: str = ""
     health: str = ""
@@ -53,12 +52,10 @@ class View:
 
     def _session_table(self) -> Table:
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for name in ("session", "state", "bars", "last bar", "close", "recent", "answer", "gap", "gate", "age"):
+        for name in ("session", "state", "bars", "age", "close", "recent", "answer", "gap", "gate"):
             table.add_column(name, justify="right" if name in ("bars", "close", "gap", "age") else "left")
-        now = time.monotonic()
         for session in self.sessions:
             closes = [bar[4] for bar in session["last_bars"]]
-            seen = self.committed.get(session["id"])
             gap = session["ready_gap"]
             table.add_row(
                 session["id"],
@@ -70,23 +67,29 @@ class View:
                 session["ready_token"] or "-",
                 "-" if gap is None else f"{gap:.2f}",
                 self._gate(session),
-                "-" if seen is None else f"{now - seen:.0f} s",
             )
         return table
 
     def _gate(self, session: dict[str, Any]) -> str:
-        """As the engine would decide for the generic header; unknown where the settings name another model."""
-        tau = self.tau.get(self.model)
-        if session["state"] == "WARMING_UP" or session["ready_gap"] is None:
+        """As the engine would decide for the generic header."""
+        if session["state"] == "WARMING_UP" or session["ready_gap"] is None or not self.gate.get("open", True):
             return "closed"
-        if tau is None:
+        if not self.gate:
             return "?"
-        fires = session["ready_token"] is not None and session["ready_gap"] > tau
+        fires = session["ready_token"] is not None and session["ready_gap"] > self.gate["tau"]
         return "fires" if fires else "below"
+
+    def _query_table(self) -> Table:
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for name in ("standing query", "session", "on"):
+            table.add_column(name)
+        for query in self.queries:
+            table.add_row(f"{query['id']}: {query['question']}", query["session"], query["on"])
+        return table
 
     def _answer_table(self) -> Table:
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for name in ("standing query", "session", "answer", "before", "gap", "bar", "offset"):
+        for name in ("standing query", "session", "answer", "before", "gap", "age"):
             table.add_column(name)
         for answer in list(self.answers.values())[-SHOWN_ANSWERS:][::-1]:
             table.add_row(
@@ -113,7 +116,7 @@ def run(options: Options, session: str | None, url: str | None, once: bool) -> N
     """Show the view until interrupted; once where asked, or where the output is no terminal."""
     console = Console()
     with open_client(options, url, timeout_s=5.0) as client:
-        view = View(str(client.base_url).rstrip("/"), _thresholds(options))
+        view = View(str(client.base_url).rstrip("/"), {})
         if once or not console.is_terminal:
             request(client, "GET", "/v1/sessions")
             _poll(client, view, session)
@@ -140,6 +143,8 @@ def _poll(client: httpx.Client, view: View, session: str | None) -> None:
     try:
         health = client.get("/health/ready")
         listed = client.get("/v1/sessions")
+        queries = client.get("/v1/standing-queries")
+        calibration = client.get("/v1/calibration")
     except httpx.HTTPError as error:
         view.problem = unreachable(client, error)
         return
@@ -147,6 +152,11 @@ def _poll(client: httpx.Client, view: View, session: str | None) -> None:
     view.health = "ready" if health.is_success else error_message(health)
     if health.is_success:
         view.model = health.json()["model"]
+    if calibration.is_success:
+        told = calibration.json()
+        view.gate = next((one for one in told["classes"] if one["class"] == told["generic_class"]), {})
+    if queries.is_success:
+        view.queries = queries.json()["data"]
     if listed.is_success:
         view.sessions = [one for one in listed.json()["data"] if session in (None, one["id"])]
 
@@ -161,14 +171,3 @@ def _take_events(follower: EventFollower, view: View) -> None:
             view.answers[key] = event.data
         elif event.name == "connected":
             view.answers.clear()  # the snapshot that follows is the whole state
-
-
-def _thresholds(options: Options) -> dict[str, float]:
-    model = options.load().engine.model
-    folder = EMBEDDED if model == "embedded" else Path(model).expanduser()
-    try:
-        profile = Profile.load(folder)
-    except (OSError, ValueError, KeyError):
-        return {}
-    return {profile.name: profile.tau[profile.generic_class.name]}
-

@@ -43,6 +43,7 @@ from stream_engine.messages.events import (
     Committed,
     Event,
     EventEnvelope,
+    RiskChanged,
 )
 from stream_engine.messages.records import (
     Bar,
@@ -52,6 +53,12 @@ from stream_engine.messages.records import (
     Window,
     WindowBar,
     WindowUnits,
+)
+from stream_engine.messages.risk import (
+    CalibrationFacts,
+    CalibrationReport,
+    Check,
+    ClassRisk,
 )
 from stream_engine.messages.standing import (
     RegistryApplied,
@@ -78,6 +85,7 @@ ToEngine = (
     | RegistrySnapshot
     | StandingApply
     | Query
+    | Check
     | SessionsRequest
     | SessionDelete
     | StandingPut
@@ -99,6 +107,10 @@ __all__ = [
     "Assign",
     "Bar",
     "Batch",
+    "CalibrationFacts",
+    "CalibrationReport",
+    "Check",
+    "ClassRisk",
     "Committed",
     "ConsumerHello",
     "ConsumerReport",
@@ -123,6 +135,7 @@ __all__ = [
     "Rejected",
     "Restore",
     "Revoke",
+    "RiskChanged",
     "SessionDelete",
     "SessionInfo",
     "Sessions",

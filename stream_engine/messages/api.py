@@ -8,6 +8,7 @@ import msgspec
 
 from stream_engine.messages.events import AnswerChanged
 from stream_engine.messages.records import Bar, RecordCounts
+from stream_engine.messages.risk import CalibrationReport
 
 PathRequest = Literal["auto", "fast", "full"]
 PathTaken = Literal["fast", "fallthrough", "cold"]
@@ -55,7 +56,10 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
     """An answer with its evidence (field names are the HTTP API's).
 
     ``latency_us`` is filled in by the process that the caller talks to. ``gate`` is whether the gate
-    fired (None on the full path); ``tau`` and ``confidence`` are None where no gate applies."""
+    fired (None on the full path); ``tau`` is None where no gate applies. ``confidence`` is the
+    calibrated probability (0 to 1) of agreeing with the full path, None without a calibration; 1 where that is so
+    by construction. ``routed_by`` is how the question came to its class: ``exact``, ``listed``, ``classifier`` or
+    ``none``."""
 
     session: str
     question: str
@@ -80,6 +84,7 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
     entry_tokens: int
     reused_tokens: int
     model: str
+    routed_by: str = "none"
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
@@ -137,7 +142,9 @@ class PartitionStatus(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True, tag=True):
-    """``counters`` and ``gauges`` are exported as metrics under their names, prefixed ``stream_engine_``."""
+    """``counters`` and ``gauges`` are exported as metrics under their names, prefixed ``stream_engine_``;
+    ``calibration`` is what ``GET /v1/calibration`` shows. ``degraded``: what is amiss while questions can still be
+    answered; ``lag_stale``: some of ``lag`` is of before Kafka fell silent."""
 
     boot_id: str
     model: str
@@ -150,7 +157,10 @@ class Status(msgspec.Struct, frozen=True, tag=True):
     lag: dict[str, int]
     counters: dict[str, float]
     gauges: dict[str, float]
+    calibration: CalibrationReport
     records: dict[str, RecordCounts] = {}
+    degraded: tuple[str, ...] = ()
+    lag_stale: bool = False
 
 
 class Snapshot(msgspec.Struct, frozen=True, tag=True):

@@ -16,11 +16,13 @@ class ConsumerHello(msgspec.Struct, frozen=True, tag=True):
 
 class ConsumerReport(msgspec.Struct, frozen=True, tag=True):
     """How the consumer is doing, about once a second: a sign of life, its lag by "topic/partition" (records in
-    the log that the engine has not applied, so what is in flight is lag), and its counters for ``/metrics``."""
+    the log that the engine has not applied, so what is in flight is lag), and its counters for ``/metrics``.
+    ``kafka_silent_since_ms`` (of the epoch) is since when no broker has answered it: the lag is then of before."""
 
     lag: dict[str, int]
     counters: dict[str, float]
     records: dict[str, RecordCounts] = {}
+    kafka_silent_since_ms: int | None = None
 
 
 class Assign(msgspec.Struct, frozen=True, tag=True):

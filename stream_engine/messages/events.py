@@ -1,4 +1,4 @@
-"""What the engine tells everyone: commits and standing-query answers."""
+"""What the engine tells everyone: commits, standing-query answers, and a gate that risk control has moved."""
 
 from __future__ import annotations
 
@@ -37,7 +37,26 @@ class AnswerChanged(msgspec.Struct, frozen=True, tag=True):
     event_time: str | None
 
 
-Event = Committed | AnswerChanged
+class RiskChanged(msgspec.Struct, frozen=True, tag=True):
+    """Checked fast answers of a class differ too often: its tau was raised, or its fast path closed. ``tau`` and
+    ``open`` apply from now on; counts, bounds and ``evidence`` are those that led here, under ``tau_before``."""
+
+    class_: str = msgspec.field(name="class")
+    state: str
+    previous: str
+    tau: float
+    tau_before: float
+    open: bool
+    budget: float
+    checks: int
+    false_accepts: int
+    lower: float
+    upper: float
+    evidence: float
+    threshold: float
+
+
+Event = Committed | AnswerChanged | RiskChanged
 
 
 class EventEnvelope(msgspec.Struct, frozen=True, array_like=True):

@@ -17,12 +17,15 @@ class Bar(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
-    """The good bars of one Kafka record. ``timestamp_ms`` is the record's own Kafka time stamp."""
+    """The good bars of one Kafka record; none where it holds trades of a bar that is still open. ``timestamp_ms``
+    is the record's own Kafka time stamp. ``still_open``: the newest bar may come again with other values, and what
+    it did to a session is then undone."""
 
     key: str
     offset: int
     timestamp_ms: int
     bars: tuple[Bar, ...]
+    still_open: bool = False
 
 
 class WindowBar(msgspec.Struct, frozen=True, array_like=True):
@@ -46,7 +49,8 @@ class WindowUnits(msgspec.Struct, frozen=True, array_like=True):
 class Window(msgspec.Struct, frozen=True):
     """A session's region as it stood after record ``offset``: with the records that follow, it reproduces the
     token log exactly. Kept in a compacted topic, so that a rebuild need not read the log from the region's
-    first bar. Without bars it is a deletion."""
+    first bar. Without bars it is a deletion. ``still_open``: the newest bar is open, and the others and the units
+    (None where there are no others) are those from before it came."""
 
     session: str
     offset: int
@@ -54,6 +58,7 @@ class Window(msgspec.Struct, frozen=True):
     swaps: int
     units: WindowUnits | None
     bars: tuple[WindowBar, ...]
+    still_open: bool = False
 
 
 class RecordCounts(msgspec.Struct, frozen=True):

@@ -14,14 +14,18 @@ _HIDDEN = np.float32(-np.inf)
 
 def first_visible(segment: Segment, window: int | None) -> int:
     """Offset of the first cell that any token of the segment can see in a layer of this window."""
-    return 0 if window is None else max(0, segment.length - window + 1)
+    if window is None:
+        return 0
+    first = min((segment.trunk(branch) for branch in segment.branches), default=segment.length)
+    return max(0, min(first, segment.length) - window + 1)
 
 
 def tree_mask(segment: Segment, window: int | None) -> Mask:
     """Additive mask [size, extent - first_visible]: 0 where a token sees a cell, -inf elsewhere.
 
     Append tokens are causal over the resident cells and the append. A branch sees the resident cells, the append,
-    its reused cells and itself, causally. In a sliding-window layer a key is visible iff
+    its reused cells and itself, causally; one that `sees` an earlier boundary sees the resident cells up to it
+    only. In a sliding-window layer a key is visible iff
     `query position - key position < window`: distance along the branch's own path, not between cells.
     """
     low = first_visible(segment, window)
@@ -33,11 +37,12 @@ def tree_mask(segment: Segment, window: int | None) -> Mask:
     for branch in segment.branches:
         count = len(branch.tokens)
         rows = mask[row : row + count]
-        start = live + branch.reused
-        _open(rows[:, : live - low], start, low, window)
+        trunk = segment.trunk(branch)
+        start = trunk + branch.reused
+        _open(rows[:, : trunk - low], start, low, window)
         if branch.reused:
             column = branch.reused_cell - low
-            _open(rows[:, column : column + branch.reused], start, live, window)
+            _open(rows[:, column : column + branch.reused], start, trunk, window)
         column = branch.cell - low
         _open(rows[:, column : column + count], start, start, window)
         row += count

@@ -17,6 +17,9 @@ PROFILE_FILE = "profile.json"
 QUESTIONS_FILE = "questions.txt"
 TOKENIZER_FILE = "tokenizer.json"
 
+TEXT_RENDERING = "text-1"
+"""Version of the rendering through a model's own chat template (`text_builder.py`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class AnswerClass:
@@ -34,6 +37,8 @@ class Profile:
 
     `tau` maps a class to its gate threshold in logits (`Eq. 12`); `questions` maps a class to the wordings
     that are routed to it; `tokenizer_digest` ties the profile to the tokenizer file it was loaded beside.
+    `rendering` says how bars become tokens; `stem` begins every answer of the text rendering. A model that
+    `answers_anything` takes questions of no class as they are, on the full path.
     """
 
     name: str
@@ -45,8 +50,14 @@ class Profile:
     tau: Mapping[str, float] = field(default_factory=dict)
     questions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     tokenizer_digest: str = ""
+    rendering: str = RENDERING
+    stem: str = ""
+    answers_anything: bool = False
 
     def __post_init__(self) -> None:
+        if self.rendering not in (RENDERING, TEXT_RENDERING):
+            known = f"{RENDERING!r} and {TEXT_RENDERING!r}"
+            raise ValueError(f"profile {self.name!r}: rendering {self.rendering!r} is unknown; known are {known}")
         names = [one.name for one in self.classes]
         if len(set(names)) != len(names):
             raise ValueError(f"profile {self.name!r}: a class is named twice: {names}")
@@ -64,16 +75,26 @@ class Profile:
 
         Raises FileNotFoundError where the folder has no profile, ValueError where it is not consistent.
         """
-        raw = json.loads((directory / PROFILE_FILE).read_text(encoding="utf-8"))
-        questions_path, tokenizer_path = directory / QUESTIONS_FILE, directory / TOKENIZER_FILE
+        return cls.read(directory / PROFILE_FILE, directory / TOKENIZER_FILE)
+
+    @classmethod
+    def read(cls, profile_path: Path, tokenizer_path: Path, name: str = "") -> Profile:
+        """Read a profile, with the questions beside it, for a model that has its tokenizer somewhere else.
+
+        `name` names the model where the profile is for any. Raises as `load`.
+        """
+        raw = json.loads(profile_path.read_text(encoding="utf-8"))
+        questions_path = profile_path.parent / raw.get("questions", QUESTIONS_FILE)
         questions = read_questions(questions_path) if questions_path.exists() else {}
+        if "questions" in raw:  # another profile's file: of its classes, only those that this one has
+            questions = {one["name"]: questions.get(one["name"], ()) for one in raw["classes"]}
         digest = hashlib.sha256(tokenizer_path.read_bytes()).hexdigest() if tokenizer_path.exists() else ""
         classes = tuple(
             AnswerClass(one["name"], tuple(one["words"]), one["formula"], bool(one.get("generic", False)))
             for one in raw["classes"]
         )
         return cls(
-            name=raw["name"],
+            name=raw["name"] or name,
             system=raw["system"],
             classes=classes,
             window_bars=int(raw["window_bars"]),
@@ -82,6 +103,9 @@ class Profile:
             tau={one.name: float(raw["tau"].get(one.name, 2.0)) for one in classes},
             questions=questions,
             tokenizer_digest=digest,
+            rendering=raw.get("rendering", RENDERING),
+            stem=raw.get("stem", ""),
+            answers_anything=bool(raw.get("answers_anything", False)),
         )
 
     @property
@@ -103,9 +127,11 @@ class Profile:
             "system": self.system,
             "windows": [self.window_bars, self.region_bars, self.max_answer_tokens],
             "classes": [[one.name, list(one.words), one.generic] for one in self.classes],
-            "rendering": RENDERING,
+            "rendering": self.rendering,
             "tokenizer": self.tokenizer_digest,
         }
+        if self.stem:
+            parts["stem"] = self.stem
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 

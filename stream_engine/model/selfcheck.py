@@ -1,7 +1,7 @@
 """Looks at a model folder, loads it as the engine would, and says what it found, one JSON line each.
 
-Usage: ``python -m stream_engine.model.selfcheck MODEL DEVICE``, a process of its own. The quick looks come first,
-for a caller that does not wait for all. The status is not 0 where the folder cannot be served.
+Usage: ``python -m stream_engine.model.selfcheck MODEL DEVICE [ADAPTER]``, a process of its own. The quick looks
+come first, for a caller that does not wait for all. The status is not 0 where the model cannot be served.
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ import json
 import sys
 from pathlib import Path
 
-from stream_engine.model.builder import TokenBuilder
-from stream_engine.model.profile import EMBEDDED
+from stream_engine.model.files import find_model
+from stream_engine.model.rendering import load_builder
 
 CELLS = 64
 EMBEDDING = "embed_tokens.weight"
 
 
-def main(model: str, device: str) -> None:
-    folder = EMBEDDED if model == "embedded" else Path(model).expanduser()
-    builder = TokenBuilder.load(folder)
+def main(model: str, device: str, adapter: str = "") -> None:
+    files = find_model(model, adapter)
+    folder = files.directory
+    builder = load_builder(files)
     rows = embedding_rows(folder)
-    highest = max(*builder.answers, *builder.prefix, int(builder.level_ids.max()), int(builder.volume_ids.max()))
+    highest = builder.vocab_size - 1
     if highest >= rows:
         raise ValueError(f"the tokenizer's id {highest} is outside the weights' vocabulary of {rows}")
     classes = ", ".join(one.name for one in builder.profile.classes)
@@ -40,7 +41,7 @@ def main(model: str, device: str) -> None:
 
     from stream_engine.model.loader import load_backbone
 
-    load_backbone(folder, total_cells=CELLS, device=device)
+    load_backbone(folder, total_cells=CELLS, device=device, adapter=files.adapter)
     tell("ok", "load", f"the weights load on {device}")
 
 

@@ -23,12 +23,15 @@ class Branch:
     cell: offset from the segment's base where the KV of `tokens` is written; at or behind the new live end.
     reused: number of leading entry tokens whose KV an earlier step left in scratch cells (Eq. 5, fall-through).
     reused_cell: offset from the base of the first of those cells; they are contiguous.
+    sees: resident tokens that the branch sees, where that is an earlier boundary and not the live end: it is
+        evaluated as it would have been when the session ended there.
     """
 
     tokens: tuple[int, ...]
     cell: int
     reused: int = 0
     reused_cell: int = 0
+    sees: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class Segment:
     base: first cell of the session's slab.
     length: resident tokens n_s before the append; they fill the cells [base, base + length).
     append: ids that become durable; written at base + length.
-    branches: entries; their positions start at n_s + len(append) (+ reused).
+    branches: entries; their positions start at n_s + len(append) (+ reused), or at what they see.
     position: position id of the slab's first token.
     append_logits: also return the logits after the last appended token.
 
@@ -66,6 +69,11 @@ class Segment:
                 raise ValueError("a branch computes at least one token")
             if branch.cell < live:
                 raise ValueError(f"branch cell {branch.cell} lies before the live end {live}")
+            if branch.sees is not None:
+                if not 0 <= branch.sees <= self.length:
+                    raise ValueError(f"a branch sees up to {self.length} resident tokens, not {branch.sees}")
+                if branch.reused:
+                    raise ValueError("cells computed at the live end are not those of an earlier boundary")
             if branch.reused:
                 if self.append:
                     raise ValueError("an append moves every branch: cells computed before it can't be reused")
@@ -78,6 +86,10 @@ class Segment:
     def live_end(self) -> int:
         """Resident tokens after the append, n_s of Eq. 1."""
         return self.length + len(self.append)
+
+    def trunk(self, branch: Branch) -> int:
+        """Leading tokens of the slab that the branch stands on."""
+        return self.live_end if branch.sees is None else branch.sees
 
     @property
     def extent(self) -> int:
@@ -97,8 +109,8 @@ class Segment:
     @property
     def last_position(self) -> int:
         """Highest position id that this segment computes."""
-        longest = max((branch.reused + len(branch.tokens) for branch in self.branches), default=0)
-        return self.position + self.live_end + longest - 1
+        ends = (self.trunk(branch) + branch.reused + len(branch.tokens) for branch in self.branches)
+        return self.position + max([self.live_end, *ends]) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +173,7 @@ def lay_out(segments: Sequence[Segment]) -> StepLayout:
             keep.append(len(tokens) - 1)
         branch_rows: list[int] = []
         for branch in segment.branches:
-            start = segment.position + segment.live_end + branch.reused
+            start = segment.position + segment.trunk(branch) + branch.reused
             place(branch.tokens, start, segment.base + branch.cell)
             branch_rows.append(len(keep))
             keep.append(len(tokens) - 1)

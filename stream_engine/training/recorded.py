@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stream_engine.messages import Bar
 from stream_engine.model.frame import BarArrays
 
 _QUOTE_DAY = datetime(2014, 5, 1, tzinfo=UTC)
@@ -34,6 +35,12 @@ def recorded_series(directory: Path | None) -> Iterator[tuple[str, str, BarArray
         table = gzip.decompress(daily.read_bytes()).decode()
         for symbol in ("AAPL", "GOOG", "IBM", "MSFT"):
             yield f"{symbol} 1d", symbol, _daily(table, symbol)
+
+
+def bars_of(series: BarArrays) -> list[Bar]:
+    """Rows of a series."""
+    columns = (series.time_us, series.open, series.high, series.low, series.close, series.volume)
+    return [Bar(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def _sample_package() -> Path | None:

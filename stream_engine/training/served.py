@@ -2,28 +2,29 @@
 
     python -m stream_engine.training.served [--model DIR] [--data DIR]
 
-Bars come in records of one window and a bar, so that windows do not overlap and the region is judged at every fill
-in turn. At each commit: the generic header's ready distribution, and a question of every class on the full path;
-against the statistic of the newest bars (the truth), and the header also against the full path's own answer.
+Windows do not overlap, and the region is judged at every fill in turn. At each commit: the generic header's ready
+distribution, and a question of every class on the full path; against the statistic of the newest bars (the truth),
+and the header also against the full path's own answer.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from stream_engine.assemble import build_engine
+from stream_engine.calibrate.replay import Moment, Replay
+from stream_engine.calibrate.series import Series
+from stream_engine.calibrate.truth import truths
 from stream_engine.config import EngineSettings
 from stream_engine.engine import Engine
-from stream_engine.entry import GENERIC_KEY
 from stream_engine.intervals import wilson
-from stream_engine.messages import Answer, Assign, Bar, Batch, ErrorReply, Query, Record
-from stream_engine.model.frame import BarArrays, Floats
+from stream_engine.model.frame import Floats, RegionFrame
 from stream_engine.model.profile import AnswerClass
 from stream_engine.training.ceiling import read_back
 from stream_engine.training.evaluate import TAUS
@@ -53,71 +54,48 @@ class Served:
     full: str | None = None
 
 
-def bars_of(series: BarArrays) -> list[Bar]:
-    """Rows of a series."""
-    columns = (series.time_us, series.open, series.high, series.low, series.close, series.volume)
-    return [Bar(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+def serve_series(engine: Engine, series: Series, most: int) -> list[Served]:
+    """Commit the last `most` windows of a series to a session of `engine` and judge every commit.
 
-
-def records_of(bars: Sequence[Bar], symbol: str, window: int) -> Iterator[Record]:
-    """Records of a window's bars and then of one more each: windows apart, every fill of the region in turn."""
-    for offset, start in enumerate(range(0, len(bars) - window + 1, window + 1)):
-        first = max(0, start - 1)
-        yield Record(symbol, offset, offset, tuple(bars[first : start + window]))
-
-
-def serve_series(engine: Engine, name: str, symbol: str, series: BarArrays, partition: int = 0) -> list[Served]:
-    """Commit a series to a session of `engine` and judge every commit."""
+    The engine must hold no other sessions."""
     profile = engine.builder.profile
-    engine.ingest.assign(Assign(name, partition, 1, 0, 0))
-    asked: list[tuple[int, dict[str, tuple[str, float]]]] = []
-    shown: list[tuple[Floats, Floats]] = []
-    newest: list[BarArrays] = []
-    for record in records_of(bars_of(series), symbol, profile.window_bars):
-        refused = engine.ingest.take(Batch(name, partition, 1, record.offset - 1, record.offset, 1, (record,)))
-        assert refused is None, refused
-        engine.run_until_idle()
-        engine.ingest.settle()
-        session = engine.sessions[symbol]
-        region = BarArrays.from_rows(stored.bar for stored in session.region.bars)
-        frame = session.region.frame
-        assert frame is not None
-        closes, volumes = read_back(frame, region)
-        shown.append((closes[-profile.window_bars :], volumes[-profile.window_bars :]))
-        newest.append(region[len(region) - profile.window_bars :])
-        asked.append((len(region), _answers(engine, symbol, record.offset)))
-    engine.drop_session(engine.sessions[symbol])
-    right = right_words(
-        profile.classes, np.array([one.close for one in newest]), np.array([one.volume for one in newest])
-    )
-    ceiling = right_words(profile.classes, *(np.array(column) for column in zip(*shown, strict=True)))
+    moments = list(Replay(engine).recorded(series, most))
+    seen = [
+        _read_back(series, moment, number - len(moments), profile.window_bars)
+        for number, moment in enumerate(moments)
+    ]
+    right = truths(profile.classes, [moment.window for moment in moments])
+    ceiling = right_words(profile.classes, *(np.array(column) for column in zip(*seen, strict=True)))
     served: list[Served] = []
-    for (fill, answers), truth, seen in zip(asked, right, ceiling, strict=True):
-        for kind, (word, gap) in answers.items():
+    for moment, truth, told in zip(moments, right, ceiling, strict=True):
+        for kind, (word, gap) in _answers(engine, moment).items():
             one = profile.generic_class.name if kind == HEADER else kind
             if one in truth:
-                full = answers[one][0] if kind == HEADER else None
-                served.append(Served(name, kind, fill, word, gap, truth[one], seen.get(one, ""), full))
+                full = moment.answers[one].answer if kind == HEADER else None
+                served.append(
+                    Served(series.name, kind, moment.fill, word, gap, truth[one], told.get(one, ""), full)
+                )
     return served
 
 
-def _answers(engine: Engine, symbol: str, turn: int) -> dict[str, tuple[str, float]]:
-    """Word and gap of the header and of one listed wording of each class, another one each `turn`.
-
-    The word is "" where the model's answer is none of the class."""
+def _answers(engine: Engine, moment: Moment) -> dict[str, tuple[str, float]]:
+    """Word and gap of the header and of each class's question; "" where the word is none of the class."""
     profile = engine.builder.profile
-    ready = engine.sessions[symbol].ready[GENERIC_KEY]
-    kind, word = engine.builder.answers.get(ready.top1, ("", ""))
-    found = {HEADER: (word if kind == profile.generic_class.name else "", ready.gap)}
+    kind, word = engine.builder.answers.get(moment.header.top1, ("", ""))
+    found = {HEADER: (word if kind == profile.generic_class.name else "", moment.header.gap)}
     for one in profile.classes:
-        listed = profile.questions[one.name]
-        replies: list[Answer | ErrorReply] = []
-        engine.queries.ask(Query(symbol, listed[turn % len(listed)], "full"), replies.append)
-        engine.run_until_idle()
-        (answer,) = replies
-        assert isinstance(answer, Answer), answer
+        answer = moment.answers[one.name]
         found[one.name] = (answer.answer if answer.answer in one.words else "", answer.gap)
     return found
+
+
+def _read_back(series: Series, moment: Moment, before_end: int, window: int) -> tuple[Floats, Floats]:
+    """Closes and volumes [window] as the tokens of the moment's region show them; `before_end` counts the windows
+    from the series' end, -1 for the last."""
+    end = len(series.bars) + (before_end + 1) * (window + 1)
+    region = series.bars[end - moment.fill : end]
+    closes, volumes = read_back(RegionFrame.fit(series.symbol, region), region)
+    return closes[-window:], volumes[-window:]
 
 
 def line(served: Sequence[Served], tau: float) -> str:
@@ -170,17 +148,16 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--model", default="embedded", help="'embedded' or a model folder")
     parser.add_argument("--data", type=Path, help="folder of recorded sample files")
     parser.add_argument(
-        "--most", type=int, default=20_000, help="at most this many bars an instrument, the latest"
+        "--most", type=int, default=600, help="at most this many windows an instrument, the latest"
     )
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args(arguments)
     engine = build_engine(EngineSettings(model=options.model, max_sessions=1, threads=options.threads))
     profile = engine.builder.profile
     served: list[Served] = []
-    for name, symbol, series in recorded_series(options.data):
-        latest = series[max(0, len(series) - options.most) :]
-        if len(latest) // (profile.window_bars + 1) >= LEAST_WINDOWS:
-            served += serve_series(engine, name, symbol, latest)
+    for name, symbol, bars in recorded_series(options.data):
+        if len(bars) // (profile.window_bars + 1) >= LEAST_WINDOWS:
+            served += serve_series(engine, Series(name, symbol, bars), options.most)
     print(report(served, profile.classes, dict(profile.tau), profile.window_bars))
 
 

@@ -90,6 +90,26 @@ def test_a_reset_drops_what_is_in_flight_and_keeps_what_is_settled(stream: Parti
     assert stream.committed == 5  # what was settled and never committed is still to be committed
 
 
+def test_a_chosen_start_is_committed_once_windows_of_an_earlier_topic_are_gone() -> None:
+    stream = PartitionStream(Partition("bars", 0))
+    assert stream.due_point is None
+    stream.begin(RebuildPlan(5, 5, chosen=True), 9)
+    assert stream.settled is not None
+    stream.settled.hold(5)
+    assert stream.due_point is None
+    stream.settled.release(5)
+    assert stream.due_point == CommitPoint(5, 5)
+    stream.committed = 5
+    assert stream.due_point is None
+
+
+def test_a_start_that_was_committed_is_not_committed_again(stream: PartitionStream) -> None:
+    assert stream.due_point is None
+    stream.accept(parsed(o5=GOOD))
+    stream.acknowledge(ack(stream, 5))
+    assert stream.due_point == CommitPoint(6, 6)
+
+
 def test_resets_without_progress_wait_longer(stream: PartitionStream) -> None:
     waits = []
     for generation in range(10, 20):
@@ -120,11 +140,11 @@ def test_live_records_are_counted_by_what_became_of_them(stream: PartitionStream
     assert {name: count for name, count in stream.fates.items() if count} == expected
 
 
-def trades(bars: TradeBars, *prices: float | None, key: bytes = b"A") -> list[ParsedRecord]:
-    """Offsets from 5 on, one second apart; None is a record that cannot be read."""
+def trades(bars: TradeBars, *prices: float | None, first: int = 5) -> list[ParsedRecord]:
+    """Offsets from ``first`` on, one second apart; None is a record that cannot be read."""
     raws = [
-        RawRecord("trades", 0, 5 + n, -1, key, b"bad" if price is None else b'{"t":%d,"p":%f}' % (n, price))
-        for n, price in enumerate(prices)
+        RawRecord("trades", 0, n, -1, b"A", b"bad" if price is None else b'{"t":%d,"p":%f}' % (n, price))
+        for n, price in enumerate(prices, first)
     ]
     return bars.fold(parse_items(raws, TRADES))
 
@@ -143,12 +163,27 @@ def test_trades_share_the_fate_of_the_bar_that_they_went_into() -> None:
     assert stream.commit_point == CommitPoint(5, 5)
 
 
+def test_trades_of_a_bar_that_would_be_refused_are_each_refused_before_it_closes() -> None:
+    bars = TradeBars(60, False, "start")
+    stream = PartitionStream(Partition("trades", 0))
+    stream.begin(RebuildPlan(5, 5), 9, bars)
+    letters = []
+    for last, prices in ((7, (1.0, 2.0, 3.0)), (8, (4.0,))):
+        batch, _ = stream.accept(trades(bars, *prices, first=last + 1 - len(prices)))
+        assert [(record.offset, record.bars) for record in batch.records] == [(last, ())]
+        rejected = (Rejected(last, "second_source", "fed by bars"),)
+        letters += stream.acknowledge(Ack("boot", "trades", 0, 9, last, last + 1, rejected))
+    assert sorted(letter.raw.offset for letter in letters) == [5, 6, 7, 8]
+    assert stream.fates["consumed"] == stream.fates["dead_lettered"] == 4
+    assert not stream.fates["applied"]
+
+
 def test_the_floor_includes_the_first_trade_of_an_open_bar() -> None:
     bars = TradeBars(60, False, "start")
     stream = PartitionStream(Partition("trades", 0))
     stream.begin(RebuildPlan(5, 5), 9, bars)
     stream.accept(trades(bars, 1.0, 2.0, 3.0))
-    stream.acknowledge(Ack("boot", "trades", 0, 9, 7, 8))
+    stream.acknowledge(Ack("boot", "trades", 0, 9, 7, 8, applied=1))
     assert stream.commit_point == CommitPoint(8, 5)
     assert {name: count for name, count in stream.fates.items() if count} == {"consumed": 3, "applied": 3}
 

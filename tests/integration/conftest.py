@@ -8,11 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
-from transformers import LlamaConfig, LlamaForCausalLM
-
-from stream_engine.model.builder import TokenBuilder
-from stream_engine.model.profile import EMBEDDED, PROFILE_FILE, QUESTIONS_FILE, TOKENIZER_FILE
 
 
 @pytest.fixture
@@ -30,6 +25,13 @@ def quiet_clients() -> Iterator[None]:
 def decisive_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small model that knows nothing and is always sure: random weights, except that only `up` and `down` can
     come out, far apart. For tests of what flows, not of what is answered."""
+    # Here: most tests of this folder need neither, and they take long to import.
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from stream_engine.model.builder import TokenBuilder
+    from stream_engine.model.profile import EMBEDDED, PROFILE_FILE, QUESTIONS_FILE, TOKENIZER_FILE
+
     folder = tmp_path_factory.mktemp("decisive")
     for name in (PROFILE_FILE, QUESTIONS_FILE, TOKENIZER_FILE):
         shutil.copy(EMBEDDED / name, folder)

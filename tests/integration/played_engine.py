@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from stream_engine.messages import (
 )
 from stream_engine.transport import EngineLink, EngineServer, Peer
 
-PATIENCE_S = 40.0
+PATIENCE_S = 90.0
 START_US = 1_700_000_000_000_000
 
 
@@ -101,11 +102,22 @@ class PlayedEngine:
 class Bench:
     """One topic, one group, one consumer in a thread, and the clients to look at them."""
 
-    def __init__(self, bootstrap: str, prefix: str, folder: Path, partitions: int = 1, **kafka: Any) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        prefix: str,
+        folder: Path,
+        partitions: int = 1,
+        trades: bool = False,
+        **kafka: Any,
+    ) -> None:
+        """With ``trades``, the consumers read that topic as well."""
+        self.trades = trades
         self.settings = KafkaSettings(
             bootstrap_servers=bootstrap,
             group_id=prefix + "group",
             bars_topic=prefix + "bars",
+            trades_topic=prefix + "trades",
             windows_topic=prefix + "windows",
             partitions=partitions,
             **kafka,
@@ -127,12 +139,18 @@ class Bench:
         self.engines.append(played)
         return played
 
-    def consume(self) -> Consumer:
-        source = KafkaSource(self.settings, [self.topic])
+    def build(self, **changed: Any) -> Consumer:
+        """A consumer that the test runs by hand, of these settings with some changed."""
+        settings = replace(self.settings, **changed)
+        source = KafkaSource(settings, settings.source_topics if self.trades else [self.topic])
         link = EngineLink(self.config.transport)
-        letters = DeadLetterWriter(self.settings)
-        writers = letters, WindowWriter(self.settings, letters=letters)
-        consumer = Consumer(self.config, source, *writers, link)
+        letters = DeadLetterWriter(settings)
+        writers = letters, WindowWriter(settings, letters=letters)
+        return Consumer(replace(self.config, kafka=settings), source, *writers, link)
+
+    def consume(self, **changed: Any) -> Consumer:
+        """A consumer in a thread of its own."""
+        consumer = self.build(**changed)
         stop = threading.Event()
 
         def run() -> None:

@@ -90,9 +90,9 @@ def test_without_an_acknowledgement_nothing_is_committed(make: Callable[..., Ben
     engine.until(lambda: len(engine.offsets()) == 2, "both good records arrive")
     bench.dead_letters(1)
     engine.for_turns(60)  # longer than the commit interval
-    assert bench.committed() is None
+    assert bench.committed() == (0, 0)  # the start that was chosen
     engine.acknowledge()
-    engine.until(lambda: bench.committed() is not None, "the acknowledgement is committed")
+    engine.until(lambda: bench.committed() != (0, 0), "the acknowledgement is committed")
     assert bench.committed() == (3, 3)
 
 
@@ -191,7 +191,7 @@ def test_an_acknowledgement_of_a_past_generation_settles_nothing(make: Callable[
     engine.until(lambda: len(engine.batches) == 2, "the record is sent again")
     engine.send(Ack("boot-1", old.topic, old.partition, old.generation, old.last, 0))
     engine.for_turns(60)
-    assert bench.committed() is None
+    assert bench.committed() == (0, 0)
 
 
 def test_two_partitions_move_on_their_own(make: Callable[..., Bench]) -> None:
@@ -265,6 +265,19 @@ def test_latest_starts_at_the_end(make: Callable[..., Bench]) -> None:
     bench.put(bar(5))
     engine.until(lambda: bench.committed() == (6, 6), "only the new record is read")
     assert engine.offsets() == [5]
+
+
+def test_a_restart_with_latest_goes_on_where_the_first_start_was(make: Callable[..., Bench]) -> None:
+    bench = make(offset_reset="latest")
+    bench.put(*(bar(i) for i in range(5)))
+    engine = bench.engine("boot-1")
+    bench.consume()
+    engine.until(lambda: bench.committed() == (5, 5), "the start is committed before any record")
+    bench.stop()
+    bench.put(bar(5), bar(6))
+    bench.consume()
+    engine.until(lambda: bench.committed() == (7, 7), "what came between is read")
+    assert engine.offsets() == [5, 6]
 
 
 def test_records_deleted_under_the_consumer_are_an_explicit_choice(make: Callable[..., Bench], kafka: Any) -> None:

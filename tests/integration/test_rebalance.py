@@ -43,6 +43,11 @@ def starts(deployment: Deployment, name: str) -> int:
     return len(re.findall(rf"{re.escape(deployment.topic)}/\d+ starts at", deployment.log(name)))
 
 
+def health(deployment: Deployment) -> dict[str, Any]:
+    said: dict[str, Any] = deployment.http.get("/health/ready").json()
+    return said
+
+
 def test_consumers_join_and_leave_under_load(kafka: Any) -> None:
     with Deployment(kafka.bootstrap, **SETTINGS) as deployment, Scene(deployment, random.Random(1)) as scene:
         scene.settle()
@@ -75,8 +80,14 @@ def test_a_broker_that_is_stopped_and_started_is_waited_for() -> None:
             broker.stop()
             symbol = scene.market.symbols[0]
             assert scene.ask(symbol)["session"] == symbol  # from what is there
+            deployment.until(lambda: health(deployment).get("degraded"))
+            said = health(deployment)
+            assert (said["status"], said["lag_stale"]) == ("ready", True)
+            assert said["degraded"][0].startswith("broker_unreachable: a consumer has no answer from Kafka since")
             broker.restart()
         scene.settle()
+        deployment.until(lambda: health(deployment).get("degraded") == [])
+        assert health(deployment)["lag_stale"] is False
         assert deployment.log("engine").count("engine ready") == 1
 
 

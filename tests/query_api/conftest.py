@@ -19,11 +19,13 @@ import uvicorn
 
 from query_api.app import create_app
 from stream_engine.board import BoardMeta, BoardWriter, SessionHandle, SlotRecord
-from stream_engine.config import ApiSettings, BoardSettings, Config, TransportSettings
+from stream_engine.calibration import Knots
+from stream_engine.config import ApiSettings, BoardSettings, Config, RiskSettings, TransportSettings
 from stream_engine.gate import ClassGate, FastAnswer
 from stream_engine.messages import (
     Answer,
     AnswerChanged,
+    CalibrationReport,
     Committed,
     ErrorReply,
     Event,
@@ -68,11 +70,14 @@ def committed(session: str = "AAPL", version: int = 43) -> Committed:
     return Committed(session, version, 1, "market.bars", 1, version - 1, "2026-01-02T03:05:05Z")
 
 
+CALIBRATION = CalibrationReport("embedded", "trend", None, 0.02, 0.05, 5000, (), {}, 0)
+
+
 def status(**changes: Any) -> Status:
     values: dict[str, Any] = {
         "boot_id": "boot-a", "model": "embedded", "ready": True, "reasons": (), "uptime_s": 12.5,
         "oldest_work_s": 0.0, "consumers": 1, "partitions": (), "counters": {"commits_total": 3.0},
-        "gauges": {"sessions": 2.0}, "lag": {"market.bars/2": 5},
+        "gauges": {"sessions": 2.0}, "lag": {"market.bars/2": 5}, "calibration": CALIBRATION,
     }  # fmt: skip
     return Status(**(values | changes))
 
@@ -129,17 +134,18 @@ class Board:
     def __post_init__(self) -> None:
         self.writer = BoardWriter.create(self.path, self.meta(), 16, 64, 4, self.lease_s)
 
-    def meta(self, tau: float = TAU, is_open: bool = True) -> BoardMeta:
+    def meta(self, tau: float = TAU, is_open: bool = True, curve: Knots = ()) -> BoardMeta:
         return BoardMeta(
             topics=("market.bars",),
             model="embedded",
             profile_digest=self.profile_digest,
-            calibration_digest="",
+            calibration_digest="c0ffee" if curve else "",
             window_bars=32,
             classes={"trend": ClassGate(tau, is_open)},
             answers={UP: FastAnswer("trend", "up"), DOWN: FastAnswer("trend", "down")},
             generic_class="trend",
             noise=1e-4,
+            confidence={"trend": curve} if curve else {},
         )
 
     def ready(
@@ -204,13 +210,15 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def make_service(folder: Path) -> Iterator[Callable[..., Service]]:
-    """Starts one service; ``board=False`` leaves the board out, other keywords are API settings."""
+    """Starts one service; ``board=False`` leaves the board out, other keywords are API settings. Only where
+    ``check_share`` says so are answers picked for a check."""
     started: list[Callable[[], object]] = []
 
-    def make(*, board: bool = True, lease_s: float = 3600.0, **api: Any) -> Service:
+    def make(*, board: bool = True, lease_s: float = 3600.0, check_share: float = 0.0, **api: Any) -> Service:
         config = Config(
             board=BoardSettings(path=folder / "board", lease_s=0.2),
             transport=TransportSettings(f"ipc://{folder}/engine", f"ipc://{folder}/events"),
+            risk=RiskSettings(check_share=check_share),
             api=ApiSettings(**({"port": 0, "engine_timeout_s": 0.5} | api)),
         )
         engine = ScriptedEngine(config.transport)

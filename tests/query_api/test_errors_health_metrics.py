@@ -61,7 +61,24 @@ def test_ready_when_engine_and_board_are(service):
     reply = service.http.get("/health/ready")
 
     assert reply.status_code == 200
-    assert reply.json() == {"model": "embedded", "uptime_s": 12.5, "lag_records": 5, "status": "ready"}
+    assert reply.json() == {
+        "model": "embedded",
+        "uptime_s": 12.5,
+        "lag_records": 5,
+        "degraded": [],
+        "lag_stale": False,
+        "status": "ready",
+    }
+
+
+def test_a_consumer_without_kafka_is_told_and_no_reason_against_asking(service):
+    why = "broker_unreachable: a consumer has no answer from Kafka since 2026-01-02T03:04:05Z"
+    service.engine.on[StatusRequest] = lambda _: status(degraded=(why,), lag_stale=True)
+
+    reply = service.http.get("/health/ready")
+
+    assert reply.status_code == 200
+    assert (reply.json()["degraded"], reply.json()["lag_stale"]) == ([why], True)
 
 
 def _silent(_: StatusRequest) -> None:

@@ -14,7 +14,7 @@ from .conftest import DOWN, OTHER_TOKEN, TAU, TREND, answer
 FIELDS = {
     "session", "question", "answer", "class", "path", "gate", "gap", "tau", "confidence", "fast_set_mass",
     "session_version", "topic", "partition", "offset", "event_time", "age_ms", "latency_us", "window_bars",
-    "bars", "state", "entry_tokens", "reused_tokens", "model",
+    "bars", "state", "entry_tokens", "reused_tokens", "model", "routed_by",
 }  # fmt: skip
 
 
@@ -55,6 +55,19 @@ def test_below_the_gate_or_within_its_noise_the_engine_decodes(engine_answers, g
     assert "type" not in body
     assert body["latency_us"] > 0
     assert engine_answers.engine.of(Query) == [Query("AAPL", TREND)]
+
+
+def test_confidence_is_read_off_the_calibrated_curve_where_there_is_one(service):
+    service.board.ready(gap=5.0)
+    assert service.ask().json()["confidence"] is None
+    service.board.writer.set_meta(service.board.meta(curve=((0.0, 0.5), (4.0, 0.97), (6.0, 0.99))))
+
+    assert service.ask().json()["confidence"] == 0.97
+    service.board.ready(gap=1.0)
+    below = service.ask(path="fast").json()
+    assert (below["gate"], below["confidence"]) == (False, 0.5)
+    service.board.ready(key=entry_key("Could this be a rally?"), gap=0.01)
+    assert service.ask(question="Could this be a rally?").json()["confidence"] == 1.0
 
 
 def test_a_read_of_a_valid_slot_is_a_hit_whether_or_not_the_gate_fires(engine_answers):

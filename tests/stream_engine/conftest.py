@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stream_engine.board import BoardWriter
 from stream_engine.budget import BudgetShape
-from stream_engine.config import EngineSettings
-from stream_engine.engine import Engine
+from stream_engine.config import EngineSettings, RiskSettings
+from stream_engine.engine import UNWATCHED, Engine
 from stream_engine.gate import ClassGate, FastAnswer, Gate
 from stream_engine.messages import Ack, Answer, Assign, Bar, Batch, ErrorReply, Event, Query, Record, Restore
 from stream_engine.model.builder import TokenBuilder
@@ -20,6 +21,7 @@ from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.runner import Logits, SegmentResult
 from stream_engine.model.step import Segment, lay_out
 from stream_engine.publish import Publication
+from stream_engine.risk import RiskMonitor
 from stream_engine.session import Session, Source
 
 TOPIC = "market.bars"
@@ -57,7 +59,7 @@ class FakeRunner:
                 ]
                 start = segment.base + branch.cell
                 self.cells[start : start + len(branch.tokens)] = branch.tokens
-                branches.append(self.predict([*live, *reused, *branch.tokens]))
+                branches.append(self.predict([*live[: segment.trunk(branch)], *reused, *branch.tokens]))
             results.append(SegmentResult(tuple(branches)))
         return results
 
@@ -116,6 +118,52 @@ def builder() -> TokenBuilder:
     return TokenBuilder.load(EMBEDDED)
 
 
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
+    "{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@pytest.fixture(scope="session")
+def tiny_chat(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as one gets it from the hub: a tiny random Llama, a small BPE tokenizer, a chat template."""
+    import torch
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("tiny-chat")
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+    )
+    words = ["Trend: up", "Trend: down", "Trend: flat", "Answer: Up", "What is the trend?", "system user"]
+    tokenizer.train_from_iterator(words * 20, trainer)
+    tokenizer.add_special_tokens([AddedToken(text, special=True) for text in ("<|im_start|>", "<|im_end|>")])
+    wrapped = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<|im_end|>", chat_template=CHAT_TEMPLATE, model_max_length=1024
+    )
+    wrapped.save_pretrained(folder)
+    torch.manual_seed(11)
+    config = LlamaConfig(
+        vocab_size=tokenizer.get_vocab_size(),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=1024,
+        initializer_range=0.25,
+        tie_word_embeddings=True,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
 @pytest.fixture
 def make_bar() -> Callable[..., Bar]:
     def make(index: int, close: float = 100.0, **changes: Any) -> Bar:
@@ -151,6 +199,7 @@ def make_bench(builder: TokenBuilder) -> Callable[..., Bench]:
         sessions: int = 3,
         share: int | None = None,
         board: BoardWriter | None = None,
+        risk: RiskSettings = UNWATCHED,
         **settings: Any,
     ) -> Bench:
         profile = builder.profile
@@ -172,6 +221,7 @@ def make_bench(builder: TokenBuilder) -> Callable[..., Bench]:
             gate,
             Publication(board, profile, gate),
             lambda event: bench.events.append(event),
+            RiskMonitor(risk, gate.classes),
         )
         bench = Bench(engine, runner, builder, shape, gate)
         return bench

@@ -322,3 +322,30 @@ def test_a_flip_during_the_copy_is_noticed(bench: Bench) -> None:
     assert hit(reader.read("AAPL", "")).evidence.session_version == 100
     mapping.memory = MovingMemory(3)  # type: ignore[assignment]
     assert reader.read("AAPL", "") is Miss.TORN
+
+
+def test_reads_are_counted_by_entry_over_workers_and_versions(bench: Bench) -> None:
+    writer, workers = bench.writer, [bench.reader(0), bench.reader(1)]
+    handle = writer.open_session("AAPL")
+    assert writer.reads(handle, "q") == 0
+    for version in (1, 2, 3):
+        writer.publish(handle, [record("", version), record("q", version)])
+        for reader, times in zip(workers, (3, 2), strict=True):
+            for _ in range(times):
+                reader.consume(hit(reader.read("AAPL", "q")))
+        writer.consume(handle, "q")  # the engine's own are not an API worker's
+        assert writer.reads(handle, "q") == 5 * version
+    assert writer.reads(handle, "") == 0
+    writer.invalidate(handle)
+    assert writer.reads(handle, "q") == 15
+    writer.remove(handle, "q")
+    writer.add(handle, [record("q", 4)])
+    assert writer.reads(handle, "q") == 0
+    counters = writer.counters()
+    assert (counters.completed, counters.hits, counters.wasted) == (7, 3, 3)
+
+
+def test_a_count_of_reads_stops_at_what_its_word_holds() -> None:
+    full = layout.read_once_more(5 << layout.READ_BITS | layout.READ_MASK, 5)
+    assert (layout.reads_of(full, 5), layout.reads_of(full, 4)) == (layout.READ_MASK, 0)
+    assert layout.reads_of(layout.read_once_more(full, 6), 6) == 1

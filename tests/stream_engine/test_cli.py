@@ -23,8 +23,11 @@ from stream_engine.commands.sse import ServerEvent, read_events
 from stream_engine.config import Config
 from stream_engine.model.profile import EMBEDDED, PROFILE_FILE, TOKENIZER_FILE
 
-COMMANDS = ("serve", "produce", "query", "watch", "demo", "kafka", "train")
-HEAVY = ("torch", "transformers", "tokenizers", "polars", "kafka", "zmq", "httpx", "rich", "fastapi", "numpy")
+COMMANDS = ("serve", "produce", "query", "watch", "demo", "kafka", "train", "calibrate")
+HEAVY = (
+    "torch", "transformers", "tokenizers", "polars", "kafka", "zmq", "httpx", "rich", "fastapi", "numpy",
+    "scipy", "sklearn", "matplotlib",
+)  # fmt: skip
 PATIENCE_S = 120.0
 ANSWER: dict[str, Any] = {
     "session": "BTC/USD",
@@ -290,7 +293,10 @@ def test_a_process_of_the_service_stops_cleanly_on_a_signal(number: signal.Signa
             if "api_listening" in line:
                 break
         process.send_signal(number)
-        assert process.wait(PATIENCE_S) == 0
+        try:
+            assert process.wait(PATIENCE_S) == 0
+        finally:
+            process.kill()
         assert "Traceback" not in process.stderr.read()
 
 
@@ -316,14 +322,45 @@ def test_a_line_of_blocks_spans_its_values() -> None:
     assert spark([]) == ""
 
 
-def test_the_view_tells_the_gate_by_the_threshold_of_the_model_it_knows() -> None:
+def test_the_view_fits_a_terminal_and_lists_standing_queries() -> None:
+    session = {
+        "id": "EURUSD=X", "state": "WARMING_UP", "bars": 31, "last_event_time": "2013-03-01T00:00:00Z",
+        "last_bars": [[0, 1, 1, 1, 1234.5678 + n, 1] for n in range(5)], "ready_token": "accelerating",
+        "ready_gap": 12.34,
+    }  # fmt: skip
+    query = {"id": "sq-1", "question": "What is the trend?", "session": "EUR*", "on": "change"}
+    view = View("http://127.0.0.1:8080", {}, sessions=[session], queries=[query], health="ready", model="embedded")
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(view.render())
+    lines = console.export_text().splitlines()
+    assert len(lines) == 5, lines  # nothing is broken over two lines
+    assert "12.34  closed" in lines[2]
+    assert lines[4].split() == ["sq-1:", "What", "is", "the", "trend?", "EUR*", "change"]
+
+
+@pytest.mark.parametrize(
+    ("event_time", "said"),
+    [
+        ("2024-01-01T00:00:20Z", "40 s"),
+        ("2023-12-31T21:00:00Z", "3 h"),
+        ("2013-03-01T00:00:00Z", "11 y"),
+        (None, "-"),
+    ],
+)
+def test_a_bars_age_is_told_in_one_unit(event_time: str | None, said: str) -> None:
+    assert age(event_time, datetime(2024, 1, 1, 0, 1, tzinfo=UTC)) == said
+
+
+def test_the_view_tells_the_gate_as_it_serves_now() -> None:
     session = {"state": "LIVE", "ready_gap": 2.5, "ready_token": "up"}
-    view = View("http://x", {"embedded": 2.0}, model="embedded")
+    view = View("http://x", {"tau": 2.0, "open": True})
     assert view._gate(session) == "fires"
     assert view._gate(session | {"ready_gap": 1.5}) == "below"
     assert view._gate(session | {"ready_token": None}) == "below"
     assert view._gate(session | {"state": "WARMING_UP"}) == "closed"
-    assert View("http://x", {"embedded": 2.0}, model="other")._gate(session) == "?"
+    assert View("http://x", {"tau": 2.0, "open": False})._gate(session) == "closed"
+    assert View("http://x", {"tau": 3.0, "open": True})._gate(session) == "below"
+    assert View("http://x", {})._gate(session) == "?"
 
 
 def test_the_readme_names_every_setting_and_no_other() -> None:

@@ -53,6 +53,16 @@ def test_a_machine_without_torch_is_warned_only(monkeypatch: pytest.MonkeyPatch)
     assert "stream-engine[engine]" in found.remedy
 
 
+def test_a_calibration_of_another_model_is_a_problem_before_the_start(tmp_path: Path) -> None:
+    none = only(doctor.check_calibration(EngineSettings(calibration="none")))
+    assert (none.level, none.subject) == (Level.OK, "calibration")
+    (tmp_path / "made.json").write_text("{}")
+    found = only(doctor.check_calibration(EngineSettings(calibration=str(tmp_path / "made.json"))))
+    assert (found.level, found.subject) == (Level.PROBLEM, "calibration")
+    assert "made.json" in found.message
+    assert found.remedy
+
+
 def test_a_model_folder_without_profile_is_a_problem(tmp_path: Path) -> None:
     found = only(ModelCheck(EngineSettings(model=str(tmp_path))).findings(60.0))
     assert (found.level, found.subject) == (Level.PROBLEM, "model")

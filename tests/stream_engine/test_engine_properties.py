@@ -21,10 +21,12 @@ from hypothesis.stateful import (
 
 from stream_engine.assemble import board_meta
 from stream_engine.board import BoardReader, BoardWriter, Miss
+from stream_engine.config import RiskSettings
 from stream_engine.entry import standing_entry
 from stream_engine.gate import ClassGate, FastAnswer, Gate
-from stream_engine.messages import Answer, Assign, Batch, ErrorReply, Query, Record, StandingPut
+from stream_engine.messages import Answer, Assign, Batch, Check, ErrorReply, Query, Record, StandingPut
 from stream_engine.model.builder import TokenBuilder
+from stream_engine.model.runner import Logits
 from stream_engine.publish import token_hash
 from stream_engine.session import SessionState
 
@@ -65,14 +67,21 @@ def session_machine(
         0.0,
     )
     boards = iter(range(1_000_000))
+    up = next(token for token, answer in builder.answers.items() if answer == ("trend", "up"))
 
     class Machine(RuleBasedStateMachine):
         @initialize(mode=st.sampled_from(["fused", "idle"]), step_tokens=st.sampled_from([24, 512]))
         def start(self, mode: str, step_tokens: int) -> None:
             path = folder / f"{next(boards)}.board"
             self.board = BoardWriter.create(path, board_meta(profile, gate), 64, 64, 1, 60.0)
-            self.bench = make_bench(board=self.board, preposition=mode, step_tokens=step_tokens)
+            # The fake model's header and full path have nothing to do with each other: a budget that lets them.
+            risk = RiskSettings(check_share=1.0, budget=0.9, horizon=10**9)
+            self.bench = make_bench(board=self.board, risk=risk, preposition=mode, step_tokens=step_tokens)
             self.engine = self.bench.engine
+            self.picked: list[Check] = []
+            self.logs: dict[int, tuple[int, ...]] = {}
+            self.finish_check = self.engine.verification.finish
+            self.engine.verification.finish = self.judge
             self.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
             self.generation, self.offset = 1, 0
             self.index = dict.fromkeys(KEYS, 0)
@@ -85,6 +94,12 @@ def session_machine(
             self.reader = RacingReader(path)
             self.reader.start()
 
+        def judge(self, work: Any, logits: Logits) -> None:
+            """A check compares with the full path of the version that its answer was given on."""
+            tokens = self.logs[work.check.token_hash]
+            assert logits == self.bench.runner.predict([*tokens, *builder.query_entry(work.check.question)])
+            self.finish_check(work, logits)
+
         def send(self, records: list[Record]) -> None:
             follows = self.offset - 1
             self.offset += len(records)
@@ -96,6 +111,7 @@ def session_machine(
             """One step, remembering which token sequences it made live."""
             moved = self.engine.step()
             for session in self.engine.sessions.values():
+                self.logs[token_hash(session.tokens, builder.generic_entry)] = tuple(session.tokens)
                 for entry in (*self.engine.entries(session),):
                     if entry.key in session.ready:
                         at = (session.id, entry.key, session.version)
@@ -125,6 +141,34 @@ def session_machine(
         def ask(self, key: str, path: Any) -> None:
             self.asked += 1
             self.engine.queries.ask(Query(key, QUESTIONS[0], path), self.replies.append)
+
+        @rule()
+        def pick(self) -> None:
+            """Fast answers of a reader that are to be checked, at once or much later."""
+            for key in KEYS:
+                slot = self.check.read(key, "")
+                if not isinstance(slot, Miss):
+                    version, position = slot.evidence.session_version, slot.ready.position
+                    self.picked.append(
+                        Check(key, QUESTIONS[0], "trend", version, position, up, 99.0, slot.token_hash)
+                    )
+
+        @rule()
+        def hand_over(self) -> None:
+            while self.picked:
+                self.engine.verification.offer(self.picked.pop())
+
+        @rule(key=st.sampled_from(KEYS), count=st.integers(0, 30))
+        def check_late(self, key: str, count: int) -> None:
+            """In idle time, when the session has moved on."""
+            while self.step():
+                pass
+            self.pick()
+            if count:
+                self.append(key, count)
+            while self.step():
+                pass
+            self.hand_over()
 
         @rule(key=st.sampled_from(KEYS))
         def delete(self, key: str) -> None:
@@ -179,8 +223,10 @@ def session_machine(
         def teardown(self) -> None:
             if not hasattr(self, "engine"):
                 return
+            self.hand_over()
             while self.step():
                 pass
+            assert not self.engine.scheduler.checks
             self.valid_slots_are_of_the_live_sequence()
             assert len(self.replies) == self.asked, "every query gets exactly one reply"
             assert self.engine.ingest.partitions.all()[0].applied == self.offset

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -101,3 +102,20 @@ def test_refuses_a_noise_that_is_no_noise(noise: float) -> None:
 def test_refuses_a_threshold_that_is_not_a_number() -> None:
     with pytest.raises(ValueError, match="tau"):
         gate(tau=math.nan)
+
+
+def test_confidence_is_of_the_gap_and_of_the_class_asked() -> None:
+    calibrated = dataclasses.replace(gate(), calibration="a1", confidence={TREND: ((0.0, 0.6), (3.0, 0.97))})
+    assert calibrated.decide(ready(gap=2.9), TREND).confidence == 0.6
+    assert calibrated.decide(ready(gap=3.0), TREND).confidence == 0.97
+    for unknown in (ready(top1=OTHER), ready(top1=CALM)):
+        assert calibrated.decide(unknown, TREND).confidence is None
+    assert calibrated.decide(ready(top1=CALM), "volatility").confidence is None, "it has no curve"
+
+
+def test_an_exact_entry_is_certain_to_agree_once_there_is_a_calibration() -> None:
+    calibrated = dataclasses.replace(gate(), calibration="a1")
+    assert calibrated.decide(ready(gap=0.01), TREND, exact=True).confidence == 1.0 == calibrated.certain
+    assert gate().decide(ready(), TREND, exact=True).confidence is None
+    assert gate().decide(ready(), TREND).confidence is None
+    assert gate().certain is None

@@ -20,7 +20,7 @@ from stream_engine.messages import (
     Revoke,
     StandingPut,
 )
-from stream_engine.session import SessionState
+from stream_engine.session import SessionState, Source
 
 TOPIC = "market.bars"
 TREND = "What is the trend?"
@@ -52,12 +52,27 @@ def test_an_empty_batch_is_acknowledged_at_once(bench: Any) -> None:
     assert (ack.last, ack.floor, ack.applied, ack.duplicates) == (9, 10, 0, 0)
 
 
-def test_a_record_without_bars_does_no_harm(bench: Any, make_record: Callable[..., Record]) -> None:
-    take(bench, [Record("A", 0, 0, ())])
-    assert [ack.last for ack in run(bench)] == [0]
-    assert bench.engine.sessions["A"].state is SessionState.WARMING_UP
-    take(bench, [make_record("A", 1)])
-    assert [ack.last for ack in run(bench)] == [1]
+def test_a_record_without_bars_claims_its_key_and_opens_no_session(
+    bench: Any, make_record: Callable[..., Record]
+) -> None:
+    assert bench.engine.ingest.assign(Assign("market.trades", 0, 2, 0, 0))
+    trades = [Record("A", 0, 0, ())]
+    assert bench.engine.ingest.take(Batch("market.trades", 0, 2, -1, 0, 1, tuple(trades))) is None
+    assert [(ack.last, ack.applied) for ack in run(bench)] == [(0, 1)]
+    assert "A" not in bench.engine.sessions
+    take(bench, [make_record("A", 0), make_record("B", 1)])
+    (ack,) = run(bench)
+    assert [(one.offset, one.reason) for one in ack.rejected] == [(0, "second_source")]
+    assert "is fed by market.trades/0" in ack.rejected[0].detail
+    trades = [Record("B", 1, 0, ()), make_record("A", 2)]
+    assert bench.engine.ingest.take(Batch("market.trades", 0, 2, 0, 2, 2, tuple(trades))) is None
+    (ack,) = run(bench)
+    assert [(one.offset, one.reason) for one in ack.rejected] == [(1, "second_source")]
+    assert ack.applied == 1
+    assert bench.engine.sessions["A"].source == Source("market.trades", 0)
+    bench.engine.ingest.revoke(Revoke("market.trades", 0, 2))
+    take(bench, [make_record("A", 2)])  # the claim went with its partition
+    assert [one.rejected for one in run(bench)] == [()]
 
 
 def test_a_batch_is_acknowledged_when_all_its_sessions_are_done(

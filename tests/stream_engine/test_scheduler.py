@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from stream_engine.entry import Entry, EntryKind
-from stream_engine.messages import Query, Record
+from stream_engine.messages import Check, Query, Record
 from stream_engine.partitions import OpenBatch
-from stream_engine.scheduler import Lane, QueryWork, Scheduler, choose_riders
+from stream_engine.scheduler import CheckWork, Lane, QueryWork, Scheduler, choose_riders
 
 
 class Clock:
@@ -68,6 +68,26 @@ def test_priorities(scheduler: Scheduler) -> None:
     assert selection.queries
     assert selection.commits == ()
     assert scheduler.busy
+
+
+def test_a_check_comes_after_standing_queries_and_before_lone_prepositions(scheduler: Scheduler) -> None:
+    checks = [CheckWork(Check("A", "?", "trend", 1, 2, 3, 4.0, number), 9, (1,)) for number in range(2)]
+    scheduler.checks.extend(checks)
+    scheduler.add(Lane.LONE, "A")
+    scheduler.add(Lane.SECOND_SLAB, "A")
+    selection = scheduler.select()
+    assert selection is not None
+    assert (selection.check, selection.lane, selection.sessions) == (checks[0], None, ())
+    scheduler.add(Lane.STANDING, "B")
+    selection = scheduler.select()
+    assert selection is not None
+    assert (selection.check, selection.lane) == (None, Lane.STANDING)
+    del scheduler.lanes[Lane.STANDING]["B"]
+    assert scheduler.busy
+    scheduler.checks.clear()
+    selection = scheduler.select()
+    assert selection is not None
+    assert selection.lane is Lane.LONE
 
 
 def test_commits_join_every_third_query_step_and_the_count_starts_anew_without_queries(

@@ -53,6 +53,18 @@ def test_no_consumer_and_no_partition_are_reasons(make_bench: Callable[..., Any]
     assert "no partition is assigned" in reason
 
 
+def test_a_consumer_that_cannot_reach_kafka_degrades_and_says_since_when(bench: Any) -> None:
+    lag = {f"{TOPIC}/0": 3}
+    now = told(bench, 2, {b"a": ConsumerReport(lag, {}), b"b": ConsumerReport({}, {}, {}, 1_700_000_000_500)})
+    assert (now.ready, now.reasons, now.lag_stale) == (True, (), True)
+    (why,) = now.degraded
+    assert why.startswith("broker_unreachable: ")
+    assert why.endswith("since 2023-11-14T22:13:20.500000Z")
+    assert now.gauges["consumers_without_kafka"] == 1
+    well = told(bench, 1, {b"a": ConsumerReport(lag, {})})
+    assert (well.degraded, well.lag_stale, well.gauges["consumers_without_kafka"]) == ((), False, 0)
+
+
 def test_old_work_is_a_reason(bench: Any) -> None:
     bench.engine.queries.ask(Query("^GSPC", TREND, path="full"), bench.replies.append)
     assert told(bench).ready

@@ -13,6 +13,7 @@ import zmq
 
 from stream_engine.config import TransportSettings
 from stream_engine.messages import (
+    Check,
     Committed,
     ConsumerHello,
     Done,
@@ -160,6 +161,39 @@ def test_replies_find_their_requests_in_any_order(server: EngineServer, settings
             server.send(peer, Done("a second reply is ignored"))
         assert [reply for reply in await asyncio.gather(*asked)] == [Done(str(n)) for n in range(5)]
         await client.close()
+
+    asyncio.run(scenario())
+
+
+def test_what_is_posted_arrives_or_is_refused_at_once(settings: TransportSettings) -> None:
+    """Nothing waits for an engine that is away, and only so much for one that does not read."""
+    check = Check("A", "?", "trend", 1, 2, 3, 4.0, 2**64 - 1)
+
+    async def scenario() -> None:
+        client = EngineClient(settings)
+        assert not client.post(check)
+        await client.start()
+        assert not client.post(check)
+        server = EngineServer(settings)
+        while not client.post(check):
+            await asyncio.sleep(0.01)
+        ((_, received),) = await asyncio.to_thread(gather, server, 1)
+        assert received == check
+        posted = 0
+        while client.post(check):
+            posted += 1
+        assert 0 < posted < 100_000
+        asked = asyncio.create_task(client.request(StatusRequest(), 30))  # a request has a pipe of its own
+        while True:
+            for peer, message in await asyncio.to_thread(server.receive, 1_000):
+                if isinstance(message, StatusRequest):
+                    server.send(peer, Done())
+            if asked.done():
+                break
+            await asyncio.sleep(0)
+        assert asked.result() == Done()
+        await client.close()
+        server.close()
 
     asyncio.run(scenario())
 

@@ -65,8 +65,11 @@ def test_restarts_of_both_sides_give_the_bars_of_an_uninterrupted_run(
     assert counts.consumed == counts.applied + counts.duplicates + counts.late
 
 
-def test_a_key_fed_by_bars_and_trades_keeps_its_first_source(make_pipeline: Callable[..., Any]) -> None:
-    pipeline = make_pipeline(open_bar=True)
+@pytest.mark.parametrize("open_bar", [False, True])
+def test_a_key_fed_by_bars_and_trades_keeps_its_first_source(
+    make_pipeline: Callable[..., Any], open_bar: bool
+) -> None:
+    pipeline = make_pipeline(open_bar=open_bar)
     bars, trades_ = pipeline.kafka.source_topics
     pipeline.start_engine()
     pipeline.start_consumer()

@@ -160,6 +160,23 @@ def test_a_branch_resumes_from_scratch_cells(pairs: Callable[[str], Pair], famil
         pair.assert_exact(out.rows[0], data + entry[:reused] + tail)
 
 
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_a_branch_on_an_earlier_boundary_equals_the_forward_of_that_time(
+    pairs: Callable[[str], Pair], family: str
+) -> None:
+    """The session has moved on since; boundaries on both sides of the window, beside branches on the live end."""
+    pair = pairs(family)
+    data, more, entry, header = ids(33, 18), ids(3, 19), ids(5, 20), ids(2, 21)
+    pair.backbone.forward([Segment(base=0, length=0, append=data)])
+    for sees in (2, 17, 32, 33):
+        old, live = Branch(entry, cell=50, sees=sees), Branch(header, cell=40)
+        out = pair.backbone.forward([Segment(base=0, length=33, append=more, branches=(live, old))])
+        pair.assert_exact(out.rows[0], data + more + header)
+        pair.assert_exact(out.rows[1], data[:sees] + entry)
+        alone = pair.backbone.forward([Segment(base=0, length=36, branches=(old,))])
+        pair.assert_exact(alone.rows[0], data[:sees] + entry)
+
+
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3_text"])
 def test_truncate_then_another_append(pairs: Callable[[str], Pair], family: str) -> None:
     pair = pairs(family)

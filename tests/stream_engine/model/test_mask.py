@@ -15,7 +15,8 @@ def visible_cells(segment: Segment, window: int | None) -> list[set[int]]:
     trunk = list(range(segment.live_end))
     paths = [trunk[: segment.length + index + 1] for index in range(len(segment.append))]
     for branch in segment.branches:
-        path = trunk + list(range(branch.reused_cell, branch.reused_cell + branch.reused))
+        seen = trunk if branch.sees is None else trunk[: branch.sees]
+        path = seen + list(range(branch.reused_cell, branch.reused_cell + branch.reused))
         own = list(range(branch.cell, branch.cell + len(branch.tokens)))
         paths += [path + own[: index + 1] for index in range(len(own))]
     return [set(path if window is None else path[-window:]) for path in paths]
@@ -34,7 +35,10 @@ def segments(draw: st.DrawFn) -> Segment:
         cell += draw(st.integers(0, 2))
         count = draw(st.integers(1, 5))
         again = resume and index == 0
-        branches.append(Branch(tuple(range(count)), cell, reused if again else 0, reused_cell if again else 0))
+        sees = None if again else draw(st.one_of(st.none(), st.integers(0, length)))
+        branches.append(
+            Branch(tuple(range(count)), cell, reused if again else 0, reused_cell if again else 0, sees)
+        )
         cell += count
     order = draw(st.permutations(branches))
     return Segment(base=0, length=length, append=append, branches=tuple(order))

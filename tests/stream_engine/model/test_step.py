@@ -19,6 +19,9 @@ from stream_engine.model.step import Branch, Segment, SegmentRows, lay_out
         ({"length": 3, "branches": (Branch((2, 2), 3), Branch((2,), 4))}, "write the same cells"),
         ({"length": 3, "branches": (Branch((2, 2), 3), Branch((2,), 9, 2, 4))}, "another one reuses"),
         ({"length": 3, "branches": (Branch((2,), 3),), "append_logits": True}, "append_logits"),
+        ({"length": 3, "append": (1,), "branches": (Branch((2,), 4, sees=4),)}, "up to 3 resident"),
+        ({"length": 3, "branches": (Branch((2,), 3, sees=-1),)}, "up to 3 resident"),
+        ({"length": 3, "branches": (Branch((2,), 9, 1, 5, sees=2),)}, "an earlier boundary"),
     ],
 )
 def test_a_segment_that_could_not_be_exact_is_refused(arguments: dict[str, object], reason: str) -> None:
@@ -44,6 +47,15 @@ def test_layout_of_two_sessions() -> None:
     assert layout.rows == (SegmentRows(0, (1, 2)), SegmentRows(None, (3,)))
     assert one.extent == 16
     assert two.last_position == 14
+
+
+def test_a_branch_of_an_earlier_boundary_has_its_positions() -> None:
+    segment = Segment(base=0, length=10, append=(1,), branches=(Branch((2, 3), 11, sees=4), Branch((4,), 13)))
+    layout = lay_out([segment])
+    assert layout.positions.tolist() == [10, 4, 5, 11]
+    assert layout.cells.tolist() == [10, 11, 12, 13]
+    assert segment.last_position == 11
+    assert Segment(base=0, length=10, branches=(Branch((2, 3), 10, sees=4),)).last_position == 9
 
 
 def test_segments_never_share_cells() -> None:

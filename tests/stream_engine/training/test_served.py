@@ -6,24 +6,13 @@ import numpy as np
 import pytest
 
 from stream_engine.assemble import build_engine
+from stream_engine.calibrate.series import Series
 from stream_engine.config import EngineSettings
-from stream_engine.model.frame import BarArrays
 from stream_engine.model.profile import EMBEDDED, Profile
-from stream_engine.training.served import HEADER, Served, bars_of, baseline, line, records_of, report, serve_series
+from stream_engine.training.served import HEADER, Served, baseline, line, report, serve_series
 from stream_engine.training.simulate import simulate
 
 PROFILE = Profile.load(EMBEDDED)
-
-
-def series(bars: int, seed: int = 3) -> BarArrays:
-    return simulate(np.random.default_rng(seed), 1, bars).series(0)
-
-
-def test_records_put_windows_apart() -> None:
-    records = list(records_of(bars_of(series(200)), "X", 32))
-    assert [len(record.bars) for record in records] == [32, 33, 33, 33, 33, 33]
-    times = [bar.time_us for record in records for bar in record.bars]
-    assert times == sorted(set(times))
 
 
 def test_a_gate_line_counts_what_fires_what_is_right_and_what_differs() -> None:
@@ -41,7 +30,8 @@ def test_a_gate_line_counts_what_fires_what_is_right_and_what_differs() -> None:
 @pytest.fixture(scope="module")
 def served() -> list[Served]:
     engine = build_engine(EngineSettings(max_sessions=1, threads=1))
-    return serve_series(engine, "simulated", "X", series(33 * 12))
+    bars = simulate(np.random.default_rng(3), 1, 33 * 12).series(0)
+    return serve_series(engine, Series("simulated", "X", bars), 100)
 
 
 def test_every_commit_is_judged_for_every_class_at_another_fill(served: list[Served]) -> None:

@@ -1,0 +1,59 @@
+"""The consumer's sign of life: a small file that its loop writes, and what a health check reads from it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from stream_engine.instants import rfc3339
+
+STALE_AFTER_S = 15.0
+"""A turn of the loop takes far less, also while a broker does not answer its lookups."""
+
+
+class Health(msgspec.Struct, frozen=True):
+    """As of ``at_ms``: what the engine is to the consumer (``welcomed``, ``absent``, ``silent``), and since when
+    Kafka has not answered. Times in milliseconds since the epoch."""
+
+    pid: int
+    at_ms: int
+    engine: str
+    kafka_silent_since_ms: int | None = None
+
+
+class HealthFile:
+    """Written by the consumer's loop about once a second, and gone after a clean stop."""
+
+    def __init__(self, path: Path) -> None:
+        """The folder is made where it is absent. Raises OSError."""
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path = path
+
+    def write(self, now_ms: int, engine: str, kafka_silent_since_ms: int | None) -> None:
+        """A reader sees the old content or the new one, never a part."""
+        beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        beside.write_bytes(msgspec.json.encode(Health(os.getpid(), now_ms, engine, kafka_silent_since_ms)))
+        beside.replace(self._path)
+
+    def remove(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+
+def ailments(path: Path, now_ms: int) -> list[str]:
+    """What keeps the consumer of this file from its work, in words; empty where nothing does."""
+    try:
+        health = msgspec.json.decode(path.read_bytes(), type=Health)
+    except FileNotFoundError:
+        return [f"no consumer has written {path}: it is not running, or has another kafka.health_file"]
+    except (OSError, msgspec.DecodeError) as error:
+        return [f"{path}: {error}"]
+    found = []
+    if (age := (now_ms - health.at_ms) / 1000) > STALE_AFTER_S:
+        found.append(f"the loop of process {health.pid} has not turned for {age:.0f} s")
+    if health.engine != "welcomed":
+        found.append(f"the engine is {health.engine}")
+    if health.kafka_silent_since_ms is not None:
+        found.append(f"Kafka has not answered since {rfc3339(health.kafka_silent_since_ms * 1000)}")
+    return found

@@ -1,0 +1,66 @@
+"""``stream-engine train --base MODEL --lora``: an adapter that makes a general model answer from its header."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from stream_engine.commands.options import Failure
+
+if TYPE_CHECKING:
+    from stream_engine.training.loop import Progress as Report
+
+TAKEN = ("steps", "batch", "peak_rate", "seed", "shards")
+"""Options of ``train`` that mean the same here; the others are refused."""
+
+
+def train_adapter(base: str, out: Path, stop_after: int | None) -> None:
+    """Train with what was given on the command line, and the adapter's own defaults for the rest."""
+    given = _given()
+    try:
+        from stream_engine.model.files import ModelNotFound, find_model
+        from stream_engine.training.lora import LoraTrainConfig, train_lora
+    except ImportError as error:
+        raise Failure(f"{error.name} is missing: pip install 'stream-engine[engine]'") from error
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    try:
+        config = LoraTrainConfig(base=find_model(base), out=out, **given)
+    except ModelNotFound as error:
+        raise Failure(f"--base {base}: {error}") from error
+    if config.batch % config.shards:
+        raise click.UsageError(f"--batch {config.batch} is no multiple of --shards {config.shards}")
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("loss {task.fields[loss]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as view:
+        task = view.add_task(f"adapter of {base}", total=stop_after or config.steps, loss="-")
+
+        def report(progress: Report) -> None:
+            view.update(task, completed=progress.step, loss=f"{progress.loss:.4f}")
+            if progress.right:
+                shares = "  ".join(f"{kind} {share:.4f}" for kind, share in progress.right.items())
+                view.console.print(f"step {progress.step}, {progress.seconds:.0f} s: on held-out series: {shares}")
+
+        try:
+            folder = train_lora(config, report, stop_after)
+        except (ValueError, OSError) as error:
+            raise Failure(str(error)) from error
+    click.echo(f"adapter in {folder}: STREAM_ENGINE_ENGINE_MODEL={base} STREAM_ENGINE_ENGINE_ADAPTER={folder}")
+
+
+def _given() -> dict[str, Any]:
+    context = click.get_current_context()
+    known = {"out", "base", "lora", "stop_after", *TAKEN}
+    given = {name for name in context.params if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
+    if given - known:
+        raise click.UsageError(f"not with --lora: {', '.join(f'--{name}' for name in sorted(given - known))}")
+    return {name: context.params[name] for name in TAKEN if name in given}

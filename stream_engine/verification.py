@@ -1,0 +1,206 @@
+"""Shadow verification: a share of the gate's fast answers, asked again on the full path in idle time.
+
+The full path of that time is the question's entry on the session as it ended then. The session may have moved on:
+as long as the tokens up to that boundary are resident and unchanged, a branch that sees no further gives the very
+same distribution. What is gone by then (a swap, a correction at or below the boundary, an eviction) is dropped and
+counted. Only answers from the generic distribution are checked: a question's own distribution is its full path's.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Mapping
+from enum import Enum
+
+from stream_engine.answers import word_of
+from stream_engine.budget import CellBudget
+from stream_engine.gate import ClassGate
+from stream_engine.messages import CalibrationReport, Check, RiskChanged
+from stream_engine.model.rendering import Builder
+from stream_engine.model.runner import Logits
+from stream_engine.publish import token_hash
+from stream_engine.ready import ReadyDistribution
+from stream_engine.risk import RiskMonitor, WatchedClass
+from stream_engine.scheduler import CheckWork, Scheduler
+from stream_engine.session import Session
+
+log = logging.getLogger(__name__)
+
+MAX_WAITING = 256
+"""Checks that may wait for idle time. An older one is likelier to be gone, so more would only be dropped later."""
+
+
+class Dropped(Enum):
+    """Why a fast answer could not be checked."""
+
+    OFF = "off"
+    """This engine checks nothing (``risk.check_share`` is 0)."""
+    ENGINE_BEHIND = "engine_behind"
+    """Too many checks wait for idle time already."""
+    GATE_MOVED = "gate_moved"
+    """The gate would not let the answer through any more: it says nothing about the present tau."""
+    SESSION_GONE = "session_gone"
+    NOT_RESIDENT = "not_resident"
+    """Its cells went to another session."""
+    CHANGED = "changed"
+    """A window swap, or a correction at or below the boundary."""
+    NO_ROOM = "no_room"
+    """The question has no room behind the live end; a check takes no cells from anything else."""
+
+
+class VerificationDesk:
+    """Takes checks in and judges their results. ``apply`` is called with the gates of all classes whenever risk
+    control has moved one, and ``emit`` with the event that tells of it."""
+
+    def __init__(
+        self,
+        monitor: RiskMonitor,
+        noise: float,
+        builder: Builder,
+        sessions: Mapping[str, Session],
+        budget: CellBudget,
+        scheduler: Scheduler,
+        apply: Callable[[dict[str, ClassGate]], None],
+        emit: Callable[[RiskChanged], None],
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.monitor = monitor
+        self._noise = noise
+        self._builder = builder
+        self._sessions = sessions
+        self._budget = budget
+        self._scheduler = scheduler
+        self._apply = apply
+        self._emit = emit
+        self._chance = chance
+
+    def sample(self, session: Session, question: str, question_class: str, ready: ReadyDistribution) -> None:
+        """The engine itself gave a fast answer: one in so many is checked, as the API processes do."""
+        if self._chance() < self.monitor.settings.check_share:
+            hashed = token_hash(session.tokens, self._builder.generic_entry)
+            self.offer(
+                Check(
+                    session.id,
+                    question,
+                    question_class,
+                    session.version,
+                    ready.position,
+                    ready.top1,
+                    ready.gap,
+                    hashed,
+                )
+            )
+
+    def offer(self, check: Check) -> None:
+        """A fast answer to be checked once there is idle time."""
+        reason = None
+        if not self.monitor.settings.check_share:
+            reason = Dropped.OFF
+        elif len(self._scheduler.checks) >= MAX_WAITING:
+            reason = Dropped.ENGINE_BEHIND
+        if reason is not None:
+            self._drop(reason)
+            return
+        boundary = check.position - len(self._builder.generic_entry)
+        self._scheduler.checks.append(CheckWork(check, boundary, self._builder.query_entry(check.question)))
+
+    def prune(self) -> None:
+        """Before a step of background work: the next check is one that can be made now."""
+        while self._scheduler.checks and (reason := self._obstacle(self._scheduler.checks[0])) is not None:
+            self._scheduler.checks.popleft()
+            self._drop(reason)
+
+    def finish(self, work: CheckWork, logits: Logits) -> None:
+        """The full path's distribution is here. Its first token decides the class of its answer, as in an answer
+        of several tokens; "other" is another answer."""
+        self._scheduler.checks.remove(work)
+        check = work.check
+        word, answered_class = word_of(self._builder, [logits.top1], check.question_class)
+        given = self._builder.answers[check.token]
+        differs = (answered_class, word) != given
+        if differs:
+            log.info(
+                "session %s, version %d: %r was answered %r, the full path says %r (gap %.3g against %.3g)",
+                check.session,
+                check.session_version,
+                check.question,
+                given[1],
+                word,
+                logits.gap,
+                check.gap,
+            )
+        watched = self.monitor.classes[check.question_class]
+        if watched.record(differs):
+            self._advance(watched)
+
+    def calibration(self) -> CalibrationReport:
+        """What ``GET /v1/calibration`` shows."""
+        settings = self.monitor.settings
+        return CalibrationReport(
+            self._builder.profile.name,
+            self._builder.profile.generic_class.name,
+            self.monitor.facts,
+            settings.check_share,
+            settings.level,
+            settings.horizon,
+            tuple(watched.report() for watched in self.monitor.classes.values()),
+            {reason.value: self.monitor.dropped[reason.value] for reason in Dropped},
+            len(self._scheduler.checks),
+        )
+
+    def _obstacle(self, work: CheckWork) -> Dropped | None:
+        check = work.check
+        watched = self.monitor.classes.get(check.question_class)
+        served = self._builder.answers.get(check.token, ("", ""))[0] == check.question_class
+        if watched is None or not (served and watched.gate.open and check.gap > watched.gate.tau + self._noise):
+            return Dropped.GATE_MOVED
+        session = self._sessions.get(check.session)
+        if session is None:
+            return Dropped.SESSION_GONE
+        if self._budget.base_of(session.id) is None:
+            return Dropped.NOT_RESIDENT
+        boundary = work.boundary
+        if not 0 < boundary <= session.resident or check.token_hash != token_hash(
+            session.tokens[:boundary], self._builder.generic_entry
+        ):
+            return Dropped.CHANGED
+        shape = self._budget.shape
+        if session.scratch_end + len(work.entry) > shape.share - shape.reserve:
+            return Dropped.NO_ROOM
+        return None
+
+    def _drop(self, reason: Dropped) -> None:
+        self.monitor.dropped[reason.value] += 1
+
+    def _advance(self, watched: WatchedClass) -> None:
+        """The evidence has passed the threshold: the gate moves first, then everyone is told."""
+        before, previous = watched.report(), watched.state
+        self.monitor.advance(watched)
+        self._apply(self.monitor.gates())
+        gate = watched.gate
+        event = RiskChanged(
+            class_=watched.name,
+            state=watched.state.value,
+            previous=previous.value,
+            tau=gate.tau,
+            tau_before=before.tau,
+            open=gate.open,
+            budget=before.budget,
+            checks=before.checks,
+            false_accepts=before.false_accepts,
+            lower=before.lower,
+            upper=before.upper,
+            evidence=before.evidence,
+            threshold=before.threshold,
+        )
+        log.warning(
+            "class %s: %d of %d checked fast answers differ from the full path (budget %g): %s, tau %g",
+            watched.name,
+            before.false_accepts,
+            before.checks,
+            before.budget,
+            watched.state.value,
+            gate.tau,
+        )
+        self._emit(event)

@@ -1,0 +1,83 @@
+"""Probing a model before it serves: what it finds, and what it says in one sentence."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from stream_engine.calibrate.probe import Clean, Probe, clean_windows, probe
+from stream_engine.calibrate.truth import truths
+from stream_engine.cli import cli
+from stream_engine.commands.probe_model import table
+from stream_engine.config import EngineSettings
+from stream_engine.model.profile import EMBEDDED, Profile
+
+CLEAN = tuple(Clean(word, word, 5.0, True) for word in ("up", "up", "down", "down", "flat", "flat"))
+FOUND = Probe("m", 2.0, 100, 90, 80, 76, 79, 85, (0.1, 1.0, 2.0, 3.0, 4.0), CLEAN, 0.5, 7.0)
+
+
+def test_clean_windows_are_what_they_are_called() -> None:
+    profile = Profile.load(EMBEDDED)
+    found = clean_windows(profile, 3)
+    right = truths([profile.generic_class], [series.bars[-profile.window_bars :] for _, series in found])
+    assert [word["trend"] for word in right] == [direction for direction, _ in found]
+
+
+def test_the_embedded_model_fires_and_tells_directions() -> None:
+    told: list[tuple[int, int]] = []
+    settings = EngineSettings(threads=1)
+    found = probe(settings, 10, 1, lambda done, total: told.append((done, total)))
+    assert found.windows == found.in_set == 10
+    assert 0 < found.right <= found.fired <= 10
+    assert found.tells_directions
+    assert found.gaps == tuple(sorted(found.gaps))
+    assert found.prefill_ms > 0
+    assert found.decode_ms > 0
+    assert told[-1] == (22, 22)
+    again = probe(settings, 10, 1, lambda done, total: None)
+    assert replace(again, prefill_ms=0.0, decode_ms=0.0) == replace(found, prefill_ms=0.0, decode_ms=0.0)
+
+
+def test_a_general_model_is_probed_by_the_same_command(tiny_chat: Path) -> None:
+    ran = CliRunner().invoke(cli, ["probe-model", str(tiny_chat), "--windows", "2", "--json"])
+    assert ran.exit_code == 0, ran.output
+    report = json.loads(ran.stdout)
+    assert report["windows"] == 2
+    assert report["model"] == tiny_chat.name
+    assert report["verdict"]
+
+
+def test_a_model_that_cannot_be_had_is_a_wrong_setting() -> None:
+    ran = CliRunner().invoke(cli, ["probe-model", "nowhere"])
+    assert ran.exit_code == 2
+    assert "engine.model = 'nowhere'" in ran.output
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({}, r"The gate fires on 80\.0% of windows \[.*\], and it is right in 95\.0% of those\.$"),
+        ({"fired": 0, "right": 0}, r"^The gate will never fire: on none of 100 windows it did"),
+        ({"fired": 5, "right": 5}, r"^The gate will hardly ever fire: on 5\.0% of windows"),
+        (
+            {"clean": tuple(replace(one, said="up") for one in CLEAN)},
+            r"right in 95\.0% of those, but clean rises, falls and sideways windows do not get three",
+        ),
+    ],
+)
+def test_the_verdict_is_plain(changes: dict[str, object], sentence: str) -> None:
+    found = replace(FOUND, **changes)  # type: ignore[arg-type]
+    assert found.verdict() == table(found).splitlines()[-1]
+    assert re.search(sentence, found.verdict())
+
+
+def test_a_direction_needs_one_word_of_its_own() -> None:
+    mixed = (Clean("up", "up", 1.0, True), Clean("up", "flat", 1.0, True), Clean("down", "down", 1.0, True))
+    two = (Clean("up", "up", 1.0, True), Clean("down", "down", 1.0, True), Clean("flat", "up", 1.0, True))
+    for clean, tells in ((CLEAN, True), (mixed, False), (two, False)):
+        assert replace(FOUND, clean=clean).tells_directions is tells

@@ -1,0 +1,296 @@
+"""Shadow verification on the fake model: what is checked, when, against what, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from stream_engine.board import BoardReader, BoardWriter
+from stream_engine.config import RiskSettings
+from stream_engine.engine import UNWATCHED
+from stream_engine.gate import ClassGate, Gate
+from stream_engine.messages import Answer, Check, Query, Record, RiskChanged, StandingPut
+from stream_engine.model.builder import TokenBuilder
+from stream_engine.model.runner import Logits
+from stream_engine.publish import board_meta, token_hash
+from stream_engine.status import status
+from stream_engine.verification import MAX_WAITING, Dropped
+
+TREND = "What is the trend?"
+OTHER_WORDING = "Which way is it going?"
+ALL = RiskSettings(check_share=1.0)
+
+
+def check_of(bench: Any, session: str = "AAPL", **changes: Any) -> Check:
+    """As a reader of the board makes it from an answer on the session's present state."""
+    live = bench.engine.sessions[session]
+    generic = bench.builder.generic_entry
+    check = Check(
+        session,
+        TREND,
+        "trend",
+        live.version,
+        len(live.tokens) + len(generic),
+        word_token(bench, "up"),
+        99.0,
+        token_hash(live.tokens, generic),
+    )
+    return msgspec.structs.replace(check, **changes)
+
+
+def judged(bench: Any) -> list[Logits]:
+    """The distributions that checks were judged by, from now on."""
+    seen: list[Logits] = []
+    desk = bench.engine.verification
+    finish = desk.finish
+
+    def watching(work: Any, logits: Logits) -> None:
+        seen.append(logits)
+        finish(work, logits)
+
+    desk.finish = watching
+    return seen
+
+
+def dropped(bench: Any) -> dict[str, int]:
+    return {reason: n for reason, n in bench.engine.verification.calibration().dropped.items() if n}
+
+
+def word_token(bench: Any, word: str) -> int:
+    return next(token for token, answer in bench.builder.answers.items() if tuple(answer) == ("trend", word))
+
+
+@pytest.fixture
+def planted(fed: Callable[..., Any], make_record: Callable[..., Record]) -> Callable[..., Any]:
+    """A session whose header says one word and whose questions another, with a gap of 5 each."""
+
+    def make(header: str, full: str, bars: int = 40, **options: Any) -> Any:
+        bench = fed(bars=bars - 1, **options)
+        entries = [bench.builder.query_entry(question) for question in (TREND, OTHER_WORDING)]
+
+        def predict(path: Sequence[int]) -> Logits:
+            asked = any(tuple(path[-len(entry) :]) == entry for entry in entries)
+            return Logits(word_token(bench, full if asked else header), 0, 5.0, 5.0, 6.0, 0.9)
+
+        bench.runner.predict = predict
+        bench.feed([make_record("AAPL", bars - 1)], bars - 2)
+        return bench
+
+    return make
+
+
+def test_a_fast_answer_of_the_engine_is_checked_after_its_reply(planted: Callable[..., Any]) -> None:
+    bench = planted("up", "up", risk=ALL)
+    steps = len(bench.runner.steps)
+    bench.engine.queries.ask(Query("AAPL", TREND), bench.replies.append)
+    (answer,) = bench.replies
+    assert isinstance(answer, Answer)
+    assert (answer.path, len(bench.runner.steps)) == ("fast", steps), "the reply waits for no check"
+    bench.engine.run_until_idle()
+    (segment,) = bench.runner.steps[-1]
+    (branch,) = segment.branches
+    assert branch.tokens == bench.builder.query_entry(TREND)
+    assert branch.sees == len(bench.engine.sessions["AAPL"].tokens)
+    (trend,) = bench.engine.verification.calibration().classes
+    assert (trend.checks, trend.false_accepts) == (1, 0)
+    bench.engine.check_integrity()
+
+
+def test_a_share_of_them_is_checked(planted: Callable[..., Any]) -> None:
+    bench = planted("up", "up", risk=RiskSettings(check_share=0.25))
+    numbers = iter([0.1, 0.9, 0.24, 0.25])
+    bench.engine.verification._chance = lambda: next(numbers)
+    for _ in range(4):
+        bench.ask("AAPL", TREND)
+    (trend,) = bench.engine.verification.calibration().classes
+    assert trend.checks == 2
+
+
+def test_answers_that_no_gate_let_through_are_not_checked(planted: Callable[..., Any]) -> None:
+    """Of the full path, of a question's own distribution, and below the gate."""
+    bench = planted("up", "down", risk=ALL)
+    bench.engine.register(StandingPut("AAPL", OTHER_WORDING))
+    bench.engine.run_until_idle()
+    assert bench.ask("AAPL", TREND, path="full").path == "cold"
+    assert bench.ask("AAPL", OTHER_WORDING).path == "fast"
+    bench.engine._apply_gates({"trend": ClassGate(7.0)})
+    below = bench.ask("AAPL", TREND, path="fast")
+    assert (below.path, below.gate) == ("fast", False)
+    assert bench.engine.verification.calibration().classes[0].checks == 0
+    assert not dropped(bench)
+
+
+def test_a_header_that_disagrees_raises_tau_then_closes_the_class(planted: Callable[..., Any]) -> None:
+    """A planted fault: nothing but the checks can see it. The board's readers and the engine obey at once."""
+    bench = planted("up", "down", risk=ALL)
+    asked = 0
+    while bench.engine.verification.calibration().classes[0].state == "OPEN":
+        assert bench.ask("AAPL", TREND).answer == "up"
+        asked += 1
+    assert asked < 10
+    (raised,) = [event for event in bench.events if isinstance(event, RiskChanged)]
+    assert (raised.class_, raised.previous, raised.state) == ("trend", "OPEN", "RAISED")
+    assert (raised.tau_before, raised.tau, raised.open) == (2.0, 3.0, True)
+    assert (raised.checks, raised.false_accepts) == (asked, asked)
+    assert raised.evidence >= raised.threshold
+    assert raised.lower > raised.budget
+    assert bench.ask("AAPL", TREND).tau == 3.0  # still a gap of 5: raising did not help
+    while bench.engine.verification.calibration().classes[0].state == "RAISED":
+        bench.ask("AAPL", TREND)
+    closed = bench.events[-1]
+    assert isinstance(closed, RiskChanged)
+    assert (closed.previous, closed.state, closed.open) == ("RAISED", "CLOSED", False)
+    answer = bench.ask("AAPL", TREND)
+    assert (answer.answer, answer.path) == ("down", "cold")
+    assert len([event for event in bench.events if isinstance(event, RiskChanged)]) == 2
+
+
+def test_a_tau_beyond_the_gap_sends_questions_to_the_full_path(planted: Callable[..., Any]) -> None:
+    bench = planted("up", "down", risk=RiskSettings(check_share=1.0, tau_step=4.0))
+    while bench.ask("AAPL", TREND).answer == "up":
+        pass
+    (trend,) = bench.engine.verification.calibration().classes
+    assert (trend.state, trend.tau, trend.checks) == ("RAISED", 6.0, 0)
+
+
+def test_readers_of_the_board_see_the_gate_move(
+    planted: Callable[..., Any], tmp_path: Path, builder: TokenBuilder
+) -> None:
+    meta = board_meta(builder.profile, Gate({"trend": ClassGate(2.0)}, {}, 0.0))
+    board = BoardWriter.create(tmp_path / "board", meta, 16, 64, 1, 60.0)
+    bench = planted("up", "down", risk=ALL, board=board)
+    reader = BoardReader.open(tmp_path / "board", 0)
+    seen = []
+    for _ in range(20):
+        assert reader.meta is not None
+        if reader.meta.classes["trend"] not in seen:
+            seen.append(reader.meta.classes["trend"])
+        bench.ask("AAPL", TREND)
+    assert seen == [ClassGate(2.0), ClassGate(3.0), ClassGate(3.0, open=False)]
+    assert reader.meta.topics == ("market.bars",), "nothing else of META is lost"
+    bench.engine.close()
+
+
+def test_the_full_path_of_then_is_what_a_check_compares_with(
+    fed: Callable[..., Any], make_record: Callable[..., Record]
+) -> None:
+    """The session has moved on by three bars, and the newest but one of them was corrected."""
+    bench = fed(bars=40, risk=ALL)
+    seen, check, then = judged(bench), check_of(bench), bench.expected("AAPL", TREND)
+    bench.feed([make_record("AAPL", offset) for offset in range(40, 43)], 39)
+    bench.feed([make_record("AAPL", 43, index=41, close=101.0)], 42)
+    ready = dict(bench.engine.sessions["AAPL"].ready)
+    bench.engine.verification.offer(check)
+    bench.engine.run_until_idle()
+    assert seen == [then]
+    assert then != bench.expected("AAPL", TREND)
+    given = bench.builder.answers[check.token]
+    differs = tuple(bench.builder.answers[then.top1]) != tuple(given)
+    assert bench.engine.verification.calibration().classes[0].false_accepts == differs
+    assert bench.engine.sessions["AAPL"].ready == ready
+    bench.engine.check_integrity()
+
+
+def test_a_check_leaves_resident_branches_as_they_are(
+    fed: Callable[..., Any], make_record: Callable[..., Record]
+) -> None:
+    bench = fed(bars=40, risk=ALL)
+    bench.engine.register(StandingPut("AAPL", TREND))
+    bench.feed([make_record("AAPL", 40)], 39)
+    branches = list(bench.engine.sessions["AAPL"].branches)
+    for _ in range(30):  # far more cells than there are, were they not given back
+        bench.engine.verification.offer(check_of(bench, question=OTHER_WORDING))
+        bench.engine.run_until_idle()
+    assert bench.engine.verification.calibration().classes[0].checks_total + sum(dropped(bench).values()) == 30
+    assert not dropped(bench) or set(dropped(bench)) == {"gate_moved"}
+    assert bench.engine.sessions["AAPL"].branches == branches
+    answer = bench.ask("AAPL", TREND, path="full")
+    assert (answer.path, answer.gap) == ("fallthrough", bench.expected("AAPL", TREND).gap)
+
+
+def test_what_is_gone_is_dropped_and_counted(fed: Callable[..., Any], make_record: Callable[..., Record]) -> None:
+    bench = fed(bars=40, risk=ALL)
+    desk = bench.engine.verification
+    check = check_of(bench)
+
+    def lost(one: Check) -> str:
+        before = dropped(bench)
+        desk.offer(one)
+        bench.engine.run_until_idle()
+        (reason,) = [name for name, count in dropped(bench).items() if count > before.get(name, 0)]
+        return reason
+
+    assert lost(msgspec.structs.replace(check, gap=2.0)) == "gate_moved"
+    assert lost(msgspec.structs.replace(check, question_class="tides")) == "gate_moved"
+    assert lost(msgspec.structs.replace(check, token=0)) == "gate_moved"  # no answer that any gate lets through
+    assert lost(msgspec.structs.replace(check, session="GOOG")) == "session_gone"
+    assert lost(msgspec.structs.replace(check, question="x " * 2_000)) == "no_room"
+    assert lost(msgspec.structs.replace(check, position=10**6)) == "changed"
+    assert lost(msgspec.structs.replace(check, position=0)) == "changed"
+    bench.feed([make_record("AAPL", 40, index=39, close=90.0)], 39)  # the last bar of that version
+    assert lost(check) == "changed"
+    check = check_of(bench)
+    bench.feed([make_record("AAPL", offset) for offset in range(41, 80)], 40)
+    assert bench.engine.sessions["AAPL"].swaps == 1
+    assert lost(check) == "changed"
+    assert desk.calibration().classes[0].checks == 0
+
+
+def test_an_evicted_session_is_not_rebuilt_for_a_check(fed: Callable[..., Any]) -> None:
+    bench = fed(("A", "B"), bars=40, sessions=1, risk=ALL)
+    check = check_of(bench, "A")
+    bench.ask("B", TREND, path="full")
+    assert bench.engine.budget.resident == ("B",)
+    bench.engine.verification.offer(check)
+    bench.engine.run_until_idle()
+    assert dropped(bench) == {"not_resident": 1}
+    assert bench.engine.budget.resident == ("B",)
+
+
+def test_an_engine_that_is_behind_drops_checks_and_one_that_watches_nothing_all(
+    fed: Callable[..., Any],
+) -> None:
+    behind, off = fed(bars=40, risk=ALL), fed(bars=40, risk=UNWATCHED)
+    for bench in (behind, off):
+        for _ in range(MAX_WAITING + 3):
+            bench.engine.verification.offer(check_of(bench))
+    assert dropped(behind) == {"engine_behind": 3}
+    assert dropped(off) == {"off": MAX_WAITING + 3}
+    assert behind.engine.verification.calibration().waiting == MAX_WAITING
+    assert set(behind.engine.verification.calibration().dropped) == {reason.value for reason in Dropped}
+
+
+def test_checks_wait_for_queries_commits_and_standing_queries_but_for_no_preposition(
+    fed: Callable[..., Any], make_record: Callable[..., Record]
+) -> None:
+    bench = fed(bars=40, risk=ALL, preposition="idle")
+    engine, header = bench.engine, bench.builder.generic_entry
+    engine.verification.offer(check_of(bench))
+    engine.register(StandingPut("AAPL", OTHER_WORDING))
+    bench.feed([make_record("AAPL", 40)], 39, run=False)
+    engine.queries.ask(Query("AAPL", TREND, path="full"), bench.replies.append)
+    done = []
+    while True:
+        steps = len(bench.runner.steps)
+        if not engine.step():
+            break
+        for segment in bench.runner.steps[steps] if len(bench.runner.steps) > steps else ():
+            kinds = {header: "header", bench.builder.query_entry(OTHER_WORDING): "standing"}
+            done += ["commit"] if segment.append else []
+            for branch in segment.branches:
+                done.append("check" if branch.sees is not None else kinds.get(branch.tokens, "query"))
+    assert done == ["query", "commit", "standing", "check", "header"]
+
+
+def test_a_waiting_check_is_no_sign_of_trouble(fed: Callable[..., Any]) -> None:
+    """Readiness is about queries and commits; the queue of checks has a gauge of its own."""
+    bench = fed(bars=40, risk=ALL)
+    bench.engine.verification.offer(check_of(bench))
+    told = status(bench.engine, 0.0, 1, {}, 0)
+    assert (told.oldest_work_s, told.gauges["queue_checks"], told.calibration.waiting) == (0.0, 1, 1)
+    assert told.calibration.model == bench.builder.profile.name
+    assert [one.class_ for one in told.calibration.classes] == ["trend"]
