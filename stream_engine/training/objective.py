@@ -94,12 +94,12 @@ def make_batch(
     ids = {word: token for token, word in builder.answers.items()}
     word_ids = np.array([[ids[(one.name, word)] for word in one.words] for one in profile.classes])
     generic = names.index(profile.generic_class.name)
-    rows: list[_Row] = []
+    rows: list[Row] = []
     for at in range(len(bars.close)):
         series = bars.series(at)
         symbol = draw_symbol(rng)
         frame = RegionFrame.fit(symbol, series)
-        row = _Row([*builder.prefix, *builder.anchor(frame)])
+        row = Row([*builder.prefix, *builder.anchor(frame)])
         start = len(row.tokens)
         row.trunk(builder.bars(frame, series).ravel().tolist())
         fits = np.logical_and.accumulate(frame.fits(series.close))
@@ -130,8 +130,8 @@ def make_batch(
     )
 
 
-class _Row:
-    """One sequence under construction."""
+class Row:
+    """One sequence under construction: a trunk, and entries that see it up to where they start."""
 
     def __init__(self, opening: list[int]) -> None:
         self.tokens: list[int] = []

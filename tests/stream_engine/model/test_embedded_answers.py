@@ -13,6 +13,7 @@ from stream_engine.model.profile import EMBEDDED, read_questions
 from stream_engine.training.evaluate import (
     Judged,
     Window,
+    agreement,
     answer,
     load_network,
     rate,
@@ -45,8 +46,11 @@ def asked(name: str, question: str | None) -> tuple[Judged, ...]:
 
 
 @cache
-def asked_once_a_fill(name: str, question: str) -> tuple[Judged, ...]:
-    return asked_of(name, question, windows()[:33])
+def agreed(name: str) -> dict[str, float]:
+    """Share of windows, one at each fill, in which a wording held out is answered like a listed one."""
+    torch.set_num_threads(1)
+    one = next(one for one in PROFILE.classes if one.name == name)
+    return agreement(load_network(EMBEDDED), BUILDER, windows()[:33], one, HELD[name])
 
 
 def test_generic_header_is_right_where_the_gate_fires() -> None:
@@ -72,20 +76,17 @@ def test_the_question_and_the_generic_header_agree_where_the_gate_fires() -> Non
     assert sum(generic == question for generic, question in fired) >= 0.98 * len(fired)
 
 
-@pytest.mark.parametrize("question", HELD["trend"])
-def test_a_wording_never_trained_on_is_answered_like_a_listed_one(question: str) -> None:
-    listed = asked_once_a_fill("trend", PROFILE.questions["trend"][0])
-    held = asked_once_a_fill("trend", question)
-    same = sum(one.word == other.word for one, other in zip(listed, held, strict=True))
-    assert same >= 0.9 * len(listed)
-
-
 @pytest.mark.parametrize("name", [one.name for one in PROFILE.classes])
-def test_wordings_never_trained_on_agree_with_listed_ones(name: str) -> None:
-    listed = asked_once_a_fill(name, PROFILE.questions[name][0])
-    same = [
-        one.word == other.word
-        for question in HELD[name]
-        for one, other in zip(listed, asked_once_a_fill(name, question), strict=True)
-    ]
-    assert np.mean(same) >= 0.95
+def test_wordings_never_trained_on_are_answered_like_a_listed_one(name: str) -> None:
+    shares = agreed(name)
+    assert set(shares) == set(HELD[name])
+    assert np.mean(list(shares.values())) >= 0.95
+    assert min(shares.values()) >= 0.7, shares
+
+
+def test_questions_asked_together_are_answered_as_each_alone() -> None:
+    one = PROFILE.generic_class
+    wordings = PROFILE.questions[one.name][:3]
+    shares = agreement(load_network(EMBEDDED), BUILDER, windows()[:33], one, wordings[1:])
+    alone = [[judged.word for judged in asked_of(one.name, text, windows()[:33])] for text in wordings]
+    assert list(shares.values()) == [np.mean(np.array(alone[0]) == np.array(other)) for other in alone[1:]]
