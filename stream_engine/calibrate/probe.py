@@ -66,8 +66,8 @@ class Probe:
     """What was found. `gate` is at the profile's tau, `over_tau` at others, `by_series` at the profile's for each
     instrument; `in_set` counts windows where the header's first choice is in the fast-answer set.
 
-    gaps: quantiles (`QUANTILES`) of the header's gap in logits. prefill_ms: a token; decode_ms: an entry on the
-    resident state, which is what a question costs on the full path.
+    gaps: quantiles (`QUANTILES`) of the header's gap in logits. prefill_ms: a token; decode_ms: a question's
+    entry on the resident state, where the questions of all classes share a step.
     """
 
     model: str
@@ -129,7 +129,7 @@ class _Timed:
 
     @property
     def decode_ms(self) -> float:
-        return self.milliseconds(seconds for size, branches, seconds in self.steps if not size and branches == 1)
+        return self.milliseconds(seconds / branches for size, branches, seconds in self.steps if not size)
 
 
 def probe(
