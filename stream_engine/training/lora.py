@@ -46,8 +46,8 @@ class LoraTrainConfig:
     base: ModelFiles
     out: Path
     steps: int = 270
-    batch: int = 4
-    boundaries: int = 8
+    batch: int = 8
+    boundaries: int = 3
     rank: int = 16
     peak_rate: float = 6e-4
     warmup: int = 20
@@ -136,7 +136,7 @@ def new_adapter(config: LoraTrainConfig) -> Any:
     """The base model, frozen, with a fresh adapter, all in bfloat16."""
     torch.manual_seed(config.seed)
     rank = config.rank
-    lora = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
+    lora = LoraConfig(r=rank, lora_alpha=rank, target_modules="all-linear", task_type="CAUSAL_LM")
     with quiet_libraries():
         base = AutoModelForCausalLM.from_pretrained(
             str(config.base.directory), dtype=torch.bfloat16, attn_implementation="eager", local_files_only=True
