@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -153,10 +153,10 @@ def probe(
     cleans = clean_windows(profile, seed)
     if recorded:
         total = sum(min(windows, len(one.bars) // (profile.window_bars + 1)) for one in recorded) + len(cleans)
-        stream = itertools.chain.from_iterable(replay.recorded(one, windows) for one in recorded)
+        stream: Iterator[Moment] = itertools.chain.from_iterable(replay.recorded(one, windows) for one in recorded)
     else:
         total = windows + len(cleans)
-        stream = iter(replay.simulated(simulated_series(seed, windows, profile.region_bars)))
+        stream = replay.simulated(simulated_series(seed, windows, profile.region_bars))
     moments: list[Moment] = []
     for moment in itertools.chain(stream, replay.simulated([series for _, series in cleans])):
         moments.append(moment)
