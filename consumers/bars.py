@@ -128,7 +128,7 @@ class TradeBars:
             if index in bars:
                 shown = sorted(bars[index], key=lambda bar: bar.start)
                 told = tuple(map(self._message, shown))
-                record = Record(items.key, items.raw.offset, items.raw.timestamp_ms, told)
+                record = Record(items.key, items.raw.offset, items.raw.timestamp_ms, told, self._open_bar)
                 firsts = (bar.first for bar in shown if bar.first is not None)
                 self._shown.append((items.raw.offset, min([items.raw.offset, *firsts])))
                 before = tuple(folded.pop(items.key, ()))

@@ -395,7 +395,8 @@ class Consumer:
         silent = self._kafka_silent_since_ms()
         if self._watch.presence is Presence.WELCOMED:
             counters, counts = self.metrics.counters(), self.metrics.counts()
-            self._link.send(ConsumerReport(self.metrics.lag, counters, counts, silent))
+            sizes = self._source.sizes() if self._streams else {}
+            self._link.send(ConsumerReport(self.metrics.lag, counters, counts, silent, sizes))
         if self._health is not None:
             self._health.write(time.time_ns() // 1_000_000, self._watch.presence.value, silent)
         if now >= self._next_log:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -45,10 +45,13 @@ class FeedError(ValueError):
     """The file holds no bars that can be read; the message says what was looked for."""
 
 
-def read_bars(path: Path, symbol: str | None = None) -> list[FeedBar]:
+def read_bars(
+    path: Path, symbol: str | None = None, left_out: Callable[[int], None] = lambda _: None
+) -> list[FeedBar]:
     """All bars of a file in event-time order across symbols. ``symbol`` is used for bars that name none.
 
-    Rows without any price are left out. Raises FeedError, or OSError where the file cannot be read."""
+    Rows without any price are left out; ``left_out`` is called with their number. Raises FeedError, or OSError
+    where the file cannot be read."""
     data = path.read_bytes()
     if data[:2] == b"\x1f\x8b":
         try:
@@ -56,10 +59,11 @@ def read_bars(path: Path, symbol: str | None = None) -> list[FeedBar]:
         except (OSError, EOFError) as error:
             raise FeedError(f"{path.name}: not a whole gzip file: {error}") from error
     is_json = data.lstrip()[:1] in (b"{", b"[")
-    found = _json_rows(data, path.name) if is_json else _csv_rows(data, path.name)
+    found = list(_json_rows(data, path.name) if is_json else _csv_rows(data, path.name))
     rows = [row for row in found if any(row.get(name) not in (None, "") for name in _PRICES)]
     if not rows:
         raise FeedError(f"{path.name}: no bars found: each needs open, high, low, close and a time")
+    left_out(len(found) - len(rows))
     for row in rows:
         row["symbol"] = str(row.get("symbol") or symbol or "").strip()
         if not row["symbol"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -12,6 +13,8 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 
 from consumers.client import client_options
+from consumers.reasons import RawRecord
+from consumers.records import parse_records
 from consumers.topics import require_topic
 from stream_engine.config import KafkaSettings
 
@@ -64,6 +67,13 @@ def publish(
     if failures:
         raise PublishError(f"{len(failures)} of {sent} bars were not written: {failures[0]}")
     return sent
+
+
+def refusals(bars: Iterable[tuple[str, dict[str, Any]]], topic: str) -> Counter[str]:
+    """How many of the bars the consumer would dead-letter if they came now, by reason."""
+    encode, now_ms = msgspec.json.Encoder().encode, time.time_ns() // 1_000_000
+    raws = [RawRecord(topic, 0, at, now_ms, symbol.encode(), encode(bar)) for at, (symbol, bar) in enumerate(bars)]
+    return Counter(str(letter.reason) for one in parse_records(raws) for letter in one.dead)
 
 
 def _flush(producer: Any, failures: list[BaseException]) -> None:

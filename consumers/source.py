@@ -234,6 +234,12 @@ class KafkaSource:
             return None
         return highwater
 
+    def sizes(self) -> dict[str, int]:
+        """Partitions that each of our topics has, where that is known."""
+        topics = self._consumer.subscription() or ()
+        found = {topic: self._consumer.partitions_for_topic(topic) for topic in topics}
+        return {topic: len(partitions) for topic, partitions in found.items() if partitions}
+
     def commit(self, points: Mapping[Partition, CommitPoint]) -> None:
         """Start a commit; its outcome comes from ``commits``. Raises InstanceIdTaken."""
         try:

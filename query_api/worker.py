@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+from stream_engine.lockfile import Held, held
 
 MAX_WORKERS = 1024
 
@@ -19,16 +19,12 @@ def claim_worker(board: Path) -> Iterator[int]:
     Raises RuntimeError where all are taken.
     """
     board.parent.mkdir(parents=True, exist_ok=True)
-    for number in range(MAX_WORKERS):
-        descriptor = os.open(board.with_name(f"{board.name}.worker-{number}"), os.O_RDWR | os.O_CREAT, 0o660)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            continue
-        try:
+    with ExitStack() as stack:
+        for number in range(MAX_WORKERS):
+            try:
+                stack.enter_context(held(board.with_name(f"{board.name}.worker-{number}")))
+            except Held:
+                continue
             yield number
-        finally:
-            os.close(descriptor)
-        return
+            return
     raise RuntimeError(f"more than {MAX_WORKERS} API workers on {board}")

@@ -141,8 +141,8 @@ def build_monitor(
     settings: RiskSettings, builder: Builder, gate: Gate, calibration: Calibration | None
 ) -> RiskMonitor:
     """The watch over a gate. What it has raised or closed is remembered for this very gate of this very model."""
-    of = f"{builder.profile.digest()}/{gate.calibration}/{sorted(gate.classes.items())}"
-    return RiskMonitor(settings, gate.classes, calibration, RiskMemory(settings.state_file, of))
+    name = f"{builder.profile.digest()}/{gate.calibration}/{sorted(gate.classes.items())}"
+    return RiskMonitor(settings, gate.classes, calibration, RiskMemory(settings.state_file, name))
 
 
 def load_runner(settings: EngineSettings, builder: Builder, shape: BudgetShape) -> ModelRunner:

@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -381,7 +381,20 @@ def _build(section: str, kind: Any, settings: dict[str, Any]) -> Any:
         if isinstance(error.__cause__, ConfigError):
             raise error.__cause__ from None
         message, _, path = str(error).partition(" - at `$.")
-        raise ConfigError(f"{section}.{path.rstrip('`') or '?'}: {message}") from error
+        name = path.rstrip("`") or "?"
+        variable = f"({PREFIX}{section}_{name})".upper()
+        allowed = _choices(get_type_hints(kind).get(name))
+        if allowed and name in settings:
+            rule = f"must be one of {', '.join(allowed)}"
+            raise ConfigError(f"{section}.{name} = {settings[name]!r}: {rule} {variable}") from error
+        raise ConfigError(f"{section}.{name}: {message} {variable}") from error
+
+
+def _choices(hint: Any) -> tuple[str, ...]:
+    """The values of a setting that takes one of a few."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return next((found for one in get_args(hint) if (found := _choices(one))), ())
 
 
 def _decode(kind: type, value: Any) -> Any:

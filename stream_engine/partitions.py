@@ -90,6 +90,8 @@ class PartitionTable:
         self._floor_of = floor_of
         self._windows_of = windows_of
         self._partitions: dict[Source, Partition] = {}
+        self.sizes: dict[str, int] = {}
+        """Partitions that each topic has, as its consumers say."""
 
     def all(self) -> tuple[Partition, ...]:
         return tuple(self._partitions.values())

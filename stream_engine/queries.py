@@ -153,11 +153,15 @@ class QueryDesk:
             message = f"session {session.id!r} is being filled from the log; ask again"
             return ErrorReply(503, "session_rebuilding", message, retry_after_s=RETRY_AFTER_S)
         bound = query.min_offset
-        topic = session.source.topic if session.source else None
+        topic = session.source.topic if session.source else ""
+        size = self._partitions.sizes.get(topic)
+        if bound is not None and size is not None and bound.partition >= size:
+            message = f"{topic} has no partition {bound.partition}: it has {size}"
+            return ErrorReply(422, "invalid_request_error", message, "min_offset", "no_such_partition")
         unmet = unmet_bound(
             query,
             version=session.version,
-            applied=self._partitions.applied(bound.partition, topic) if bound else None,
+            applied=self._partitions.applied(bound.partition, topic or None) if bound else None,
             age_ms=_now_ms() - session.timestamp_ms,
         )
         return ErrorReply(409, "freshness_not_met", unmet) if unmet else None

@@ -11,25 +11,34 @@ import msgspec
 
 log = logging.getLogger(__name__)
 
-
-class _Kept(msgspec.Struct, frozen=True):
-    """``of`` names the gate that the states are about: they say nothing of another one."""
-
-    of: str
-    states: dict[str, Literal["OPEN", "RAISED", "CLOSED"]]
+_Kept = dict[str, dict[str, Literal["OPEN", "RAISED", "CLOSED"]]]
+"""States of classes by the gate that they are about: they say nothing of another one."""
 
 
 class RiskMemory:
-    """States of question classes, kept for one gate."""
+    """States of question classes, kept for one gate; engines with other gates may share the file."""
 
-    def __init__(self, path: Path, of: str) -> None:
+    def __init__(self, path: Path, gate: str) -> None:
         self._path = path
-        self._of = of
+        self._gate = gate
 
     def load(self) -> Mapping[str, str]:
         """The states by class; empty where nothing is kept for this gate."""
+        return self._read().get(self._gate, {})
+
+    def save(self, states: Mapping[str, str]) -> None:
+        """Written beside and renamed. Where that fails the log says that the decision ends with this process."""
+        draft = self._path.with_name(self._path.name + ".new")
         try:
-            kept = msgspec.json.decode(self._path.read_bytes(), type=_Kept)
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            draft.write_bytes(msgspec.json.encode({**self._read(), self._gate: states}))
+            draft.replace(self._path)
+        except OSError as error:
+            log.error("risk.state_file %s cannot be written: a restart opens what is closed: %s", draft, error)
+
+    def _read(self) -> _Kept:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=_Kept)
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.DecodeError) as error:
@@ -37,14 +46,3 @@ class RiskMemory:
                 "risk.state_file %s is unreadable: every class starts as configured: %s", self._path, error
             )
             return {}
-        return kept.states if kept.of == self._of else {}
-
-    def save(self, states: Mapping[str, str]) -> None:
-        """Written beside and renamed. Where that fails the log says that the decision ends with this process."""
-        draft = self._path.with_name(self._path.name + ".new")
-        try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            draft.write_bytes(msgspec.json.encode({"of": self._of, "states": states}))
-            draft.replace(self._path)
-        except OSError as error:
-            log.error("risk.state_file %s cannot be written: a restart opens what is closed: %s", draft, error)

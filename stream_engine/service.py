@@ -171,6 +171,7 @@ class EngineService:
         elif isinstance(message, ConsumerReport):
             self._consumers[peer.identity] = time.monotonic()
             self._reports[peer.identity] = message
+            self.engine.ingest.partitions.sizes |= message.partitions
         else:
             self._server.send(peer, self._request(message))
 

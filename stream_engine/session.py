@@ -156,7 +156,8 @@ class Session:
         """Advance the token log by one record. Returns what changed; ``resident`` is cut to what still holds
         (O(1): the length is set, no cell is touched)."""
         had_window = len(self.region) >= self.builder.profile.window_bars
-        change = self.region.extend(StoredBar(bar, record.offset, record.timestamp_ms) for bar in record.bars)
+        bars = (StoredBar(bar, record.offset, record.timestamp_ms) for bar in record.bars)
+        change = self.region.extend(bars, record.still_open)
         if change.late and len(change.late) == len(record.bars):
             return change
         prefix = len(self.builder.prefix)
@@ -175,15 +176,15 @@ class Session:
     def window_message(self) -> Window:
         """The region for the compacted topic; from now on a rebuild starts behind it."""
         self.floor, self.has_window, self.window_due = None, True, False
-        bars = tuple(WindowBar(stored.bar, stored.offset, stored.timestamp_ms) for stored in self.region.bars)
-        return Window(self.id, self.offset, self.timestamp_ms, self.swaps, self.region.units(), bars)
+        stored, units, still_open = self.region.stored()
+        bars = tuple(WindowBar(one.bar, one.offset, one.timestamp_ms) for one in stored)
+        return Window(self.id, self.offset, self.timestamp_ms, self.swaps, units, bars, still_open)
 
     def restore(self, window: Window) -> None:
         """Become the session that handed out ``window``."""
-        assert window.units is not None, "a deletion restores nothing"
-        self.region.restore(
-            (StoredBar(one.bar, one.offset, one.timestamp_ms) for one in window.bars), window.units
-        )
+        assert window.bars, "a deletion restores nothing"
+        bars = (StoredBar(one.bar, one.offset, one.timestamp_ms) for one in window.bars)
+        self.region.restore(bars, window.units, window.still_open)
         self.tokens = [*self.builder.prefix, *self.region.tokens()]
         self.version, self.offset = window.offset + 1, window.offset
         self.timestamp_ms, self.swaps = window.timestamp_ms, window.swaps

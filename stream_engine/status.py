@@ -12,7 +12,7 @@ from stream_engine.messages import ConsumerReport, PartitionStatus, RecordCounts
 from stream_engine.partitions import PartitionState
 from stream_engine.publish import token_hash
 from stream_engine.scheduler import Lane
-from stream_engine.session import Session
+from stream_engine.session import Session, SessionState
 
 LAST_BARS = 5
 
@@ -131,7 +131,7 @@ def _info(engine: Engine, session: Session) -> SessionInfo:
     return SessionInfo(
         session.id,
         session.state.value,
-        session.version,
+        None if session.state is SessionState.REBUILDING else session.version,
         len(session.tokens),
         session.resident,
         len(session.region),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 
@@ -44,8 +45,18 @@ class RegionChange:
     gaps: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Closed:
+    """A region as it was before its newest bar, which is still open."""
+
+    bars: list[StoredBar]
+    frame: RegionFrame | None
+    frame_bars: int
+
+
 class Region:
-    """Bars of one session, oldest first, with unique ascending times."""
+    """Bars of one session, oldest first, with unique ascending times. The newest one may be open: what it did to
+    the region is undone when it changes, so that no price that was seen only meanwhile leaves a trace."""
 
     def __init__(self, symbol: str, builder: Builder) -> None:
         self._symbol = symbol
@@ -55,6 +66,7 @@ class Region:
         self.bars: list[StoredBar] = []
         self.frame: RegionFrame | None = None
         self._frame_bars = 0
+        self._closed: _Closed | None = None
         self._anchor: tuple[int, ...] = ()
         self._rows: list[tuple[int, ...]] = []
 
@@ -77,20 +89,28 @@ class Region:
         """Region tokens up to and including the first ``bars`` bars."""
         return len(self._anchor) + sum(map(len, self._rows[:bars]))
 
-    def extend(self, bars: Iterable[StoredBar]) -> RegionChange:
+    def extend(self, bars: Iterable[StoredBar], still_open: bool = False) -> RegionChange:
         """Add bars: newer ones append; an equal time replaces; one inside the region rolls back to its place
-        and the later bars are appended again; older ones are ``late`` and left out."""
+        and the later bars are appended again; older ones are ``late`` and left out. ``still_open``: the newest
+        one may come again with other values."""
         late: list[StoredBar] = []
+        shown, frame = list(self.bars), self.frame
         first_changed = len(self.bars)
-        rebuilt, gaps = False, 0
+        rebuilt, gaps, undone = False, 0, False
         for stored in bars:
             if self.bars and stored.bar.time_us < self.bars[0].bar.time_us:
                 late.append(stored)
                 continue
             gaps += self._follows_a_gap(stored)
+            undone |= self._undo(stored)
+            if still_open and (not self.bars or stored.bar.time_us > self.bars[-1].bar.time_us):
+                self._closed = _Closed(list(self.bars), self.frame, self._frame_bars)
             index = self._place(stored)
             first_changed = min(first_changed, index)
             rebuilt |= self._reframe(stored, index)
+        if undone:
+            same = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(shown, self.bars, strict=False)))
+            rebuilt, first_changed = self.frame != frame or not same, same
         if rebuilt:
             assert self.frame is not None
             self._anchor = self._builder.anchor(self.frame)
@@ -102,20 +122,30 @@ class Region:
             self._rows[first_changed:] = self._render(self.frame, self.bars, first_changed)
         return RegionChange(kept, False, tuple(late), gaps)
 
-    def units(self) -> WindowUnits | None:
-        """The frame as a message carries it; None for an empty region."""
-        if self.frame is None:
-            return None
-        frame = self.frame
-        return WindowUnits(frame.bar_seconds, frame.reference, frame.unit, frame.volume_unit, self._frame_bars)
+    def stored(self) -> tuple[list[StoredBar], WindowUnits | None, bool]:
+        """What ``restore`` needs: bars, units (None where no bar is closed), and whether the newest bar is open.
+        The bars before an open one, and the units, are those from before it came."""
+        closed = self._closed
+        frame, fitted = (self.frame, self._frame_bars) if closed is None else (closed.frame, closed.frame_bars)
+        bars = self.bars if closed is None else [*closed.bars, self.bars[-1]]
+        if frame is None:
+            return bars, None, closed is not None
+        units = WindowUnits(frame.bar_seconds, frame.reference, frame.unit, frame.volume_unit, fitted)
+        return bars, units, closed is not None
 
-    def restore(self, bars: Iterable[StoredBar], units: WindowUnits) -> None:
+    def restore(self, bars: Iterable[StoredBar], units: WindowUnits | None, still_open: bool = False) -> None:
         """Become the region that had these bars and units."""
-        self.bars = list(bars)[-self._capacity :]
-        self.frame = RegionFrame(self._symbol, units.bar_seconds, units.reference, units.unit, units.volume_unit)
-        self._frame_bars = units.fitted_bars
-        self._anchor = self._builder.anchor(self.frame)
-        self._rows = self._render(self.frame, self.bars)
+        known = list(bars)
+        newest = [known.pop()] if still_open else []
+        self.bars, self._closed = known[-self._capacity :], None
+        if units is not None:
+            self.frame = RegionFrame(
+                self._symbol, units.bar_seconds, units.reference, units.unit, units.volume_unit
+            )
+            self._frame_bars = units.fitted_bars
+            self._anchor = self._builder.anchor(self.frame)
+            self._rows = self._render(self.frame, self.bars)
+        self.extend(newest, still_open)
 
     def next_tokens(self) -> list[int]:
         """Tokens that the region will begin with after the swap that its next bar makes: the second slab.
@@ -127,6 +157,15 @@ class Region:
         for row in self._render(frame, newest):
             tokens.extend(row)
         return tokens
+
+    def _undo(self, stored: StoredBar) -> bool:
+        """Before a bar comes: the open one closes where a later one follows, and goes where the same comes again;
+        True then."""
+        closed, self._closed = self._closed, None
+        if closed is None or stored.bar.time_us != self.bars[-1].bar.time_us:
+            return False
+        self.bars, self.frame, self._frame_bars = list(closed.bars), closed.frame, closed.frame_bars
+        return True
 
     def _place(self, stored: StoredBar) -> int:
         """Insert in time order; returns the index from which the region differs."""

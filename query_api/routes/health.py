@@ -45,8 +45,8 @@ async def ready(request: Request) -> Response:
         stale = status is not None and status.lag_stale
         body = NotReady(ErrorBody("not_ready", "; ".join(reasons)), reasons, _lag(status), stale)
         return reply_json(body, 503, {"retry-after": "1"})
-    body = Readiness(status.model, status.uptime_s, _lag(status), status.degraded, status.lag_stale)
-    return reply_json(body)
+    readiness = Readiness(status.model, status.uptime_s, _lag(status), status.degraded, status.lag_stale)
+    return reply_json(readiness)
 
 
 def _lag(status: Status | None) -> int | None:

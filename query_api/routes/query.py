@@ -7,6 +7,7 @@ import time
 import msgspec
 from fastapi import APIRouter, Request
 from starlette.background import BackgroundTask
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from query_api.errors import ApiError, invalid
@@ -36,6 +37,14 @@ async def ask(request: Request, session: str) -> Response:
     if state.fast_path.checks:
         reply.background = BackgroundTask(state.hand_over_checks)  # runs once the reply is sent
     return reply
+
+
+@router.api_route(
+    "/v1/sessions/{session:path}/query", methods=["GET", "HEAD", "PUT", "PATCH", "DELETE"], include_in_schema=False
+)
+async def not_asked(session: str) -> Response:
+    """A session's id takes slashes: without this, another method would look for a session of that longer name."""
+    raise HTTPException(405, f"POST the question to /v1/sessions/{session}/query", {"allow": "POST"})
 
 
 async def answer_query(state: ApiState, query: Query) -> AnswerBody:

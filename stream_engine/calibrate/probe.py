@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -66,8 +66,8 @@ class Probe:
     """What was found. `gate` is at the profile's tau, `over_tau` at others, `by_series` at the profile's for each
     instrument; `in_set` counts windows where the header's first choice is in the fast-answer set.
 
-    gaps: quantiles (`QUANTILES`) of the header's gap in logits. prefill_ms: a token; decode_ms: an entry on the
-    resident state, which is what a question costs on the full path.
+    gaps: quantiles (`QUANTILES`) of the header's gap in logits. prefill_ms: a token; decode_ms: a question's
+    entry on the resident state, where the questions of all classes share a step.
     """
 
     model: str
@@ -129,7 +129,7 @@ class _Timed:
 
     @property
     def decode_ms(self) -> float:
-        return self.milliseconds(seconds for size, branches, seconds in self.steps if not size and branches == 1)
+        return self.milliseconds(seconds / branches for size, branches, seconds in self.steps if not size)
 
 
 def probe(
@@ -153,10 +153,10 @@ def probe(
     cleans = clean_windows(profile, seed)
     if recorded:
         total = sum(min(windows, len(one.bars) // (profile.window_bars + 1)) for one in recorded) + len(cleans)
-        stream = itertools.chain.from_iterable(replay.recorded(one, windows) for one in recorded)
+        stream: Iterator[Moment] = itertools.chain.from_iterable(replay.recorded(one, windows) for one in recorded)
     else:
         total = windows + len(cleans)
-        stream = iter(replay.simulated(simulated_series(seed, windows, profile.region_bars)))
+        stream = replay.simulated(simulated_series(seed, windows, profile.region_bars))
     moments: list[Moment] = []
     for moment in itertools.chain(stream, replay.simulated([series for _, series in cleans])):
         moments.append(moment)

@@ -44,15 +44,14 @@ def _count(outcome: Outcome) -> int:
 
 def _gate(entry: ClassCalibration, generic: str, delta: float) -> Table:
     title = f"{generic}, from the generic header: tau = {entry.tau:g}{'' if entry.open else ' (closed)'}"
-    table = _table(title, "sample", "windows", "coverage", "differ", "rate", "95 %", f"budget at {delta:g}")
+    table = _table(title, "sample", "windows", "coverage", "differ", "rate, 95 %", f"budget at {delta:g}")
     for one in entry.measured:
         table.add_row(
             one.sample,
             str(one.windows),
             f"{one.coverage:.4f}",
             f"{one.false_accepts} of {one.fired}",
-            f"{one.rate:.4f}",
-            f"{one.rate_low:.4f}-{one.rate_high:.4f}",
+            f"{one.rate:.4f}\n{one.rate_low:.4f}-{one.rate_high:.4f}",
             f"{one.budget:.4f}",
         )
     return table
@@ -99,7 +98,7 @@ def _causes(outcome: Outcome, generic: str) -> Table:
 def _accuracy(outcome: Outcome) -> Table:
     """Right answers against the numeric truth, by class and sample: all, at tau, and at 95 % coverage."""
     title = "Right against the numeric truth: all windows, those past tau, the 95 % with the largest gaps"
-    table = _table(title, "class", "sample", "n", "all", "coverage", "past tau", "95 %", "at 0.95")
+    table = _table(title, "class", "sample", "n", "all", "coverage", "past tau", "at 0.95")
     for name, entry in outcome.calibration.classes.items():
         for sample in samples_of(outcome.pairs):
             mine = outcome.pairs.filter((pl.col("class") == name) & (pl.col("sample") == sample))
@@ -110,8 +109,7 @@ def _accuracy(outcome: Outcome) -> Table:
                 str(len(mine)),
                 _share(*share_right(mine)),
                 f"{len(served) / len(mine):.4f}" if len(mine) else "-",
-                _share(*share_right(served)),
-                _interval(*share_right(served)),
+                _with_interval(*share_right(served)),
                 _share(*share_right(_surest(mine, 0.95))),
             )
     return table
@@ -126,6 +124,6 @@ def _share(right: int, judged: int) -> str:
     return f"{right / judged:.4f}" if judged else "-"
 
 
-def _interval(right: int, judged: int) -> str:
+def _with_interval(right: int, judged: int) -> str:
     low, high = wilson(right, judged)
-    return f"{low:.4f}-{high:.4f}" if judged else "-"
+    return f"{_share(right, judged)}\n{low:.3f}-{high:.3f}" if judged else "-"

@@ -1,4 +1,4 @@
-"""The live view of ``watch``: sessions from ``/v1/sessions``, answers and commits from the event stream."""
+"""The live view of ``watch``: sessions and standing queries as listed, answers from the event stream."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ class View:
     problem: str = ""
     health: str = ""
     model: str = ""
-    committed: dict[str, float] = field(default_factory=dict)
-    """Session to the time (monotonic, s) of the last commit seen here."""
+    queries: list[dict[str, Any]] = field(default_factory=list)
     answers: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
 
     def render(self) -> RenderableType:
@@ -48,6 +47,8 @@ class View:
         parts: list[RenderableType] = [line, self._session_table()]
         if self.answers:
             parts.append(self._answer_table())
+        elif self.queries:
+            parts.append(self._query_table())
         return Group(*parts)
 
     def _session_table(self) -> Table:
@@ -61,7 +62,7 @@ class View:
                 session["id"],
                 session["state"],
                 str(session["bars"]),
-                (session["last_event_time"] or "-").replace("T00:00:00Z", ""),
+                age(session["last_event_time"], datetime.now(UTC)),
                 f"{closes[-1]:g}" if closes else "-",
                 spark(closes),
                 session["ready_token"] or "-",
@@ -98,10 +99,20 @@ class View:
                 Text(answer["answer"], style="bold"),
                 answer["previous"] if answer["previous"] not in (None, answer["answer"]) else "",
                 f"{answer['gap']:.2f}",
-                (answer["event_time"] or "-").replace("T00:00:00Z", ""),
-                f"{answer['topic']}/{answer['partition']}:{answer['offset']}",
+                age(answer["event_time"], datetime.now(UTC)),
             )
         return table
+
+
+def age(event_time: str | None, now: datetime) -> str:
+    """How long ago a bar's time (RFC 3339) is, in its largest unit."""
+    if event_time is None:
+        return "-"
+    seconds = (now - datetime.fromisoformat(event_time)).total_seconds()
+    for unit, length in (("y", 31_557_600), ("d", 86_400), ("h", 3_600), ("m", 60)):
+        if abs(seconds) >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def spark(values: list[float]) -> str:
@@ -163,9 +174,7 @@ def _poll(client: httpx.Client, view: View, session: str | None) -> None:
 
 def _take_events(follower: EventFollower, view: View) -> None:
     for event in follower.drain():
-        if event.name == "committed":
-            view.committed[event.data["session"]] = time.monotonic()
-        elif event.name == "answer_changed":
+        if event.name == "answer_changed":
             key = (event.data["query"], event.data["session"])
             view.answers.pop(key, None)
             view.answers[key] = event.data

@@ -52,12 +52,16 @@ def produce(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from consumers.feed import FeedError, read_bars, sample_bars
-    from consumers.publish import publish
+    from consumers.publish import publish, refusals
     from consumers.topics import ensure_topics
+
+    def left_out(rows: int) -> None:
+        if rows:
+            click.echo(f"{rows} rows without any price are left out", err=True)
 
     topic = topic or config.kafka.bars_topic
     try:
-        bars = sample_bars() if file is None else read_bars(file, symbol)
+        bars = sample_bars() if file is None else read_bars(file, symbol, left_out)
         bars = bars[-limit:] if limit else bars
         ensure_topics(config.kafka, timeout_s=5.0)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -70,4 +74,11 @@ def produce(
         raise Failure(str(error)) from error
     symbols = sorted({name for name, _ in bars})
     shown = ", ".join(symbols[:8]) + (", ..." if len(symbols) > 8 else "")
+    if bad := refusals(bars, topic):
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in bad.most_common())
+        click.echo(
+            f"{bad.total()} of them cannot be used ({reasons}): the consumer puts each on "
+            f"{topic}{config.kafka.dead_letter_suffix}, its headers reason and detail say why",
+            err=True,
+        )
     click.echo(f"{sent} bars of {len(symbols)} symbols ({shown}) on {topic} at {config.kafka.bootstrap_servers}")

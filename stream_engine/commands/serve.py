@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import logging
 import signal
 import socket
@@ -13,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ from stream_engine.commands.options import (
     wrong_setting,
 )
 from stream_engine.config import ApiSettings, Config, ConfigError
+from stream_engine.lockfile import Held, held
 from stream_engine.supervisor import ChildSpec, Supervisor, until_parent_ends
 
 if TYPE_CHECKING:
@@ -182,10 +182,10 @@ def _child(options: Options, name: str) -> ChildSpec:
 def _only_engine_of(board: Path) -> Iterator[None]:
     """Two engines on one board and one socket would take each other's messages: the second refuses."""
     board.parent.mkdir(parents=True, exist_ok=True)
-    with board.with_name(f"{board.name}.engine").open("a") as lock:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            stack.enter_context(held(board.with_name(f"{board.name}.engine")))
+        except Held:
             raise Failure(
                 f"board.path = {str(board)!r}: another engine runs on it; stop that one, or give this one another "
                 "board.path, transport.engine and transport.events",

@@ -15,8 +15,9 @@ from stream_engine.commands.options import Options, url_option
 def watch(options: Options, session: str | None, url: str | None, once: bool) -> None:
     """Sessions, bars, answers and gate, live.
 
-    The answer column is the generic header's top answer with its gap, by which the gate decides; below it the
-    standing queries' answers as they change. Ctrl-C ends it.
+    The answer column is the generic header's top answer with its gap, by which the gate decides; the age is that
+    of the newest bar. Below, the standing queries' answers as they change; with --once, the queries. Ctrl-C ends
+    it.
 
     \b
     Examples:

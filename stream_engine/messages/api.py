@@ -88,13 +88,15 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
-    """One session as ``GET /v1/sessions`` shows it. ``offsets`` maps "topic/partition" to the last offset
-    applied; ``ready`` is whether the generic header has a valid ready distribution; ``token_hash`` (16 hex
-    digits) is of the token log, so that two engines, or one before and after a restart, can be compared."""
+    """One session as ``GET /v1/sessions`` shows it. ``data_version`` is None while it is REBUILDING: it had a
+    version that may be newer than what is refilled so far, and none goes back. ``offsets`` maps "topic/partition"
+    to the last offset applied; ``ready`` is whether the generic header has a valid ready distribution;
+    ``token_hash`` (16 hex digits) is of the token log, so that two engines, or one before and after a restart, can
+    be compared."""
 
     id: str
     state: str
-    data_version: int
+    data_version: int | None
     tokens: int
     kv_tokens: int
     bars: int

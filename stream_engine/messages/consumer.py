@@ -17,12 +17,14 @@ class ConsumerHello(msgspec.Struct, frozen=True, tag=True):
 class ConsumerReport(msgspec.Struct, frozen=True, tag=True):
     """How the consumer is doing, about once a second: a sign of life, its lag by "topic/partition" (records in
     the log that the engine has not applied, so what is in flight is lag), and its counters for ``/metrics``.
-    ``kafka_silent_since_ms`` (of the epoch) is since when no broker has answered it: the lag is then of before."""
+    ``kafka_silent_since_ms`` (of the epoch) is since when no broker has answered it: the lag is then of before.
+    ``partitions`` is how many each source topic has, where that is known."""
 
     lag: dict[str, int]
     counters: dict[str, float]
     records: dict[str, RecordCounts] = {}
     kafka_silent_since_ms: int | None = None
+    partitions: dict[str, int] = {}
 
 
 class Assign(msgspec.Struct, frozen=True, tag=True):

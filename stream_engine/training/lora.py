@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from safetensors.torch import save_file
 from torch.nn import functional
 from transformers import AutoModelForCausalLM
@@ -46,8 +45,8 @@ class LoraTrainConfig:
     base: ModelFiles
     out: Path
     steps: int = 270
-    batch: int = 4
-    boundaries: int = 8
+    batch: int = 8
+    boundaries: int = 3
     rank: int = 16
     peak_rate: float = 6e-4
     warmup: int = 20
@@ -136,8 +135,10 @@ def new_adapter(config: LoraTrainConfig) -> Any:
     """The base model, frozen, with a fresh adapter, all in bfloat16."""
     torch.manual_seed(config.seed)
     rank = config.rank
-    lora = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
     with quiet_libraries():
+        from peft import LoraConfig, get_peft_model
+
+        lora = LoraConfig(r=rank, lora_alpha=rank, target_modules="all-linear", task_type="CAUSAL_LM")
         base = AutoModelForCausalLM.from_pretrained(
             str(config.base.directory), dtype=torch.bfloat16, attn_implementation="eager", local_files_only=True
         )
@@ -184,6 +185,8 @@ def evaluate_rows(
 
 def save_adapter(config: LoraTrainConfig, network: Any, profile: Profile) -> None:
     """Write the adapter, its configuration, and the profile and wordings that it was trained for."""
+    from peft import get_peft_model_state_dict
+
     state = {name: value.contiguous() for name, value in get_peft_model_state_dict(network).items()}
     save_file(state, config.out / ADAPTER_WEIGHTS, metadata={"format": "pt"})
     lora = network.peft_config["default"]

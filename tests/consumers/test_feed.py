@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from consumers.feed import FeedError, read_bars, sample_bars
+from consumers.publish import refusals
 from consumers.reasons import RawRecord
 from consumers.records import parse_records
 
@@ -129,3 +130,13 @@ def test_real_files(name: str, count: int) -> None:
     if not path.exists():
         pytest.skip(f"needs {path}")
     assert len(read_bars(path, symbol="X")) == count
+
+
+def test_what_the_consumer_would_not_take_is_counted_before(tmp_path: Path) -> None:
+    prices = ("1,2,1,1", "1,1,2,1", ",,,", "x,2,1,1", "1,1,2,1")
+    rows = (f"2020-01-0{day},{four}" for day, four in enumerate(prices, 2))
+    left_out: list[int] = []
+    path = write(tmp_path, "\n".join(("date,open,high,low,close", *rows)))
+    bars = read_bars(path, "X", left_out.append)
+    assert (len(bars), left_out) == (4, [1])
+    assert refusals(bars, "market.bars") == {"high_below_low": 2, "not_a_number": 1}

@@ -328,6 +328,8 @@ def test_it_reports_its_lag_and_counters(make: Callable[..., Bench]) -> None:
     engine.until(lambda: engine.reports[-1].lag.get(lag) == 0, "the lag falls as records are applied")
     engine.until(lambda: engine.reports[-1].counters["records_acknowledged_total"] == 15, "all are counted")
     assert engine.reports[-1].counters["dead_letters_not_json_total"] == 1
+    assert engine.reports[-1].partitions == {bench.topic: 1}
+    assert engine.reports[-1].kafka_silent_since_ms is None
 
 
 def test_publishing_does_not_make_up_a_topic(make: Callable[..., Bench]) -> None:

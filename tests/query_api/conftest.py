@@ -219,7 +219,7 @@ def make_service(folder: Path) -> Iterator[Callable[..., Service]]:
             board=BoardSettings(path=folder / "board", lease_s=0.2),
             transport=TransportSettings(f"ipc://{folder}/engine", f"ipc://{folder}/events"),
             risk=RiskSettings(check_share=check_share),
-            api=ApiSettings(**({"port": 0, "engine_timeout_s": 0.5} | api)),
+            api=ApiSettings(**({"port": 0, "engine_timeout_s": 5.0} | api)),
         )
         engine = ScriptedEngine(config.transport)
         started.append(engine.close)
@@ -238,7 +238,7 @@ def make_service(folder: Path) -> Iterator[Callable[..., Service]]:
             thread.join()
 
         started.append(stop)
-        client = httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=10)
+        client = httpx.Client(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=30)
         started.append(client.close)
         while not server.started:
             time.sleep(0.005)

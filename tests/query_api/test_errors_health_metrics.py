@@ -57,6 +57,15 @@ def test_live_needs_no_engine(make_service):
     assert service.http.get("/health/live").json() == {"status": "ok"}
 
 
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+def test_a_question_is_posted(service, method):
+    reply = service.http.request(method, "/v1/sessions/BTC%2FUSD/query")
+
+    assert (reply.status_code, reply.headers["allow"]) == (405, "POST")
+    assert reply.json()["error"]["type"] == "method_not_allowed"
+    assert service.engine.of(SessionsRequest) == []
+
+
 def test_ready_when_engine_and_board_are(service):
     reply = service.http.get("/health/ready")
 

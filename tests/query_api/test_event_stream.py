@@ -155,7 +155,7 @@ def test_a_new_engine_starts_the_stream_over(service):
 
 
 def test_an_engine_that_is_away_during_the_restart_is_waited_for(make_service):
-    service = make_service(engine_timeout_s=0.05)
+    service = make_service(engine_timeout_s=0.5)
     serve_snapshots(service, Snapshot(5, ()))
 
     with stream(service) as events:

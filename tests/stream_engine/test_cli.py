@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 import signal
@@ -12,13 +13,15 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import fields
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from rich.console import Console
 
-from stream_engine.commands.live_view import View, spark
+from stream_engine.commands.live_view import View, age, spark
 from stream_engine.commands.sse import ServerEvent, read_events
 from stream_engine.config import Config
 from stream_engine.model.profile import EMBEDDED, PROFILE_FILE, TOKENIZER_FILE

@@ -141,3 +141,19 @@ def test_settings_cannot_be_changed_later() -> None:
 def test_endpoints_are_checked_where_they_are_made() -> None:
     with pytest.raises(ConfigError, match=r"transport\.engine"):
         TransportSettings(engine="inproc://x")
+
+
+@pytest.mark.parametrize(
+    ("setting", "choices"),
+    [
+        ("kafka_offset_reset", "earliest, latest, fail"),
+        ("kafka_sasl_mechanism", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        ("engine_preposition", "fused, idle, off"),
+    ],
+)
+def test_a_value_that_is_none_of_the_few_is_refused_with_them_and_the_variable(setting: str, choices: str) -> None:
+    variable = f"STREAM_ENGINE_{setting}".upper()
+    with pytest.raises(ConfigError) as refused:
+        Config.load(env={variable: "soon"})
+    name = setting.replace("_", ".", 1)
+    assert str(refused.value) == f"{name} = 'soon': must be one of {choices} ({variable})"

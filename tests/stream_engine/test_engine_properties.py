@@ -76,7 +76,8 @@ def session_machine(
             self.board = BoardWriter.create(path, board_meta(profile, gate), 64, 64, 1, 60.0)
             # The fake model's header and full path have nothing to do with each other: a budget that lets them.
             risk = RiskSettings(check_share=1.0, budget=0.9, horizon=10**9)
-            self.bench = make_bench(board=self.board, risk=risk, preposition=mode, step_tokens=step_tokens)
+            options = {"preposition": mode, "step_tokens": step_tokens, "promoted_questions": 1}
+            self.bench = make_bench(board=self.board, risk=risk, **options)
             self.engine = self.bench.engine
             self.picked: list[Check] = []
             self.logs: dict[int, tuple[int, ...]] = {}
@@ -137,10 +138,17 @@ def session_machine(
             for _ in range(steps):
                 self.step()
 
-        @rule(key=st.sampled_from(KEYS), path=st.sampled_from(["auto", "full"]))
-        def ask(self, key: str, path: Any) -> None:
-            self.asked += 1
-            self.engine.queries.ask(Query(key, QUESTIONS[0], path), self.replies.append)
+        @rule(
+            key=st.sampled_from(KEYS),
+            path=st.sampled_from(["auto", "auto", "full"]),
+            question=st.sampled_from(QUESTIONS),
+            times=st.integers(1, 4),
+        )
+        def ask(self, key: str, path: Any, question: str, times: int) -> None:
+            """Asked often enough, a question is promoted, and displaces the one that was."""
+            for _ in range(times):
+                self.asked += 1
+                self.engine.queries.ask(Query(key, question, path), self.replies.append)
 
         @rule()
         def pick(self) -> None:

@@ -192,3 +192,17 @@ def test_replies_stay_with_their_questions(bench: Any) -> None:
         (reply,) = replies
         assert name.endswith(reply.question)
         assert reply.gap == bench.expected("A", reply.question).gap
+
+
+def test_an_offset_of_a_partition_that_does_not_exist_is_refused_at_once(bench: Any, clock: Clock) -> None:
+    query = Query("A", TREND, min_offset=OffsetBound(4, 0), wait_ms=5_000)
+    bench.engine.queries.ask(query, bench.replies.append)
+    assert bench.replies == []  # how many there are is not known yet
+    bench.engine.ingest.partitions.sizes[TOPIC] = 4
+    bench.engine.queries.ask(query, bench.replies.append)
+    (refused,) = bench.replies
+    assert isinstance(refused, ErrorReply)
+    assert (refused.status, refused.param, refused.code) == (422, "min_offset", "no_such_partition")
+    assert refused.message == "market.bars has no partition 4: it has 4"
+    bench.engine.queries.ask(Query("A", TREND, min_offset=OffsetBound(3, 0)), bench.replies.append)
+    assert bench.replies[-1].status == 409  # it exists, and is not applied so far

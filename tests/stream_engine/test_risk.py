@@ -107,7 +107,15 @@ def test_what_is_closed_stays_closed_over_a_restart_but_not_under_another_gate(t
     assert not start("gate b").moved
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"of": "gate a", "states": {"trend": "AJAR"}}'])
+def test_engines_with_different_gates_may_share_a_state_file(tmp_path: Path) -> None:
+    first, second = (RiskMemory(tmp_path / "risk.json", name) for name in ("gate a", "gate b"))
+    first.save({"trend": "CLOSED"})
+    second.save({"trend": "RAISED"})
+    first.save({"trend": "CLOSED", "volume": "OPEN"})
+    assert (first.load(), second.load()) == ({"trend": "CLOSED", "volume": "OPEN"}, {"trend": "RAISED"})
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"gate a": {"trend": "AJAR"}}'])
 def test_a_state_file_that_cannot_be_read_is_logged_and_left(
     content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

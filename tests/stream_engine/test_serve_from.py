@@ -11,6 +11,7 @@ from stream_engine.board import BoardReader, BoardWriter, Miss, ReadySlot
 from stream_engine.messages import Answer, Assign, Batch, Committed, ErrorReply, Record
 from stream_engine.publish import board_meta
 from stream_engine.session import SessionState
+from stream_engine.status import session_info
 
 TOPIC, TREND = "market.bars", "What is the trend?"
 
@@ -46,11 +47,14 @@ def test_a_session_is_served_from_the_end_that_the_log_had(
         refused = bench.ask("A", TREND)
         assert isinstance(refused, ErrorReply)
         assert (refused.status, refused.kind) == (503, "session_rebuilding")
+        (info,) = session_info(bench.engine, bench.engine.sessions["A"]).sessions
+        assert (info.state, info.data_version) == ("REBUILDING", None)  # it had more than what is refilled
     assert [event.session_version for event in bench.events if isinstance(event, Committed)] == [*range(41, 60)]
     feed(bench, 59, 60)
     answer = bench.ask("A", TREND)
     assert isinstance(answer, Answer)
     assert (answer.session_version, state_of(bench)) == (60, SessionState.LIVE)
+    assert session_info(bench.engine, bench.engine.sessions["A"]).sessions[0].data_version == 60
 
 
 def test_a_session_that_no_record_came_for_is_served_with_its_partition(

@@ -217,7 +217,7 @@ def test_any_symbol_fits_the_anchor(symbol: str, builder: TokenBuilder) -> None:
 def test_a_restored_region_goes_on_as_the_first_one_would(builder: TokenBuilder) -> None:
     first, second = Region("X", builder), Region("X", builder)
     first.extend(walk(80))
-    units = first.units()
+    units = first.stored()[1]
     assert units is not None
     second.restore(first.bars, units)
     assert second.tokens() == first.tokens()
@@ -230,7 +230,7 @@ def test_a_restored_region_goes_on_as_the_first_one_would(builder: TokenBuilder)
 def test_a_window_of_a_wider_region_is_cut_to_this_ones(builder: TokenBuilder) -> None:
     wide = Region("X", builder)
     wide.extend(walk(64))
-    units = wide.units()
+    units = wide.stored()[1]
     assert units is not None
     profile = dataclasses.replace(builder.profile, window_bars=16, region_bars=32)
     narrow = Region("X", TokenBuilder(profile, builder._tokenizer))
@@ -241,7 +241,7 @@ def test_a_window_of_a_wider_region_is_cut_to_this_ones(builder: TokenBuilder) -
 
 
 def test_an_empty_region_has_no_units(region: Region) -> None:
-    assert region.units() is None
+    assert region.stored() == ([], None, False)
     assert region.tokens() == []
     assert region.extend([]).kept_tokens == 0
 
@@ -281,3 +281,35 @@ def test_gaps_are_counted_once_and_kept(region: Region) -> None:
     changes = [region.extend([bar(index, 100.0)]).gaps for index in (42, 43, 43, 41, 44, 50)]
     assert changes == [1, 0, 0, 0, 0, 1]
     assert [stored.bar.time_us // MINUTE for stored in region.bars[-6:]] == [40, 41, 42, 43, 44, 50]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_open_bar_leaves_no_trace_once_it_has_changed(seed: int, builder: TokenBuilder) -> None:
+    """Prices seen only meanwhile may be splits and crashes; a restart may come between any two."""
+    chance = random.Random(seed)
+    seen, closed = Region("X", builder), Region("X", builder)
+    price = 100.0
+    for index in range(3 * builder.profile.region_bars):
+        price += chance.gauss(0, 0.5)
+        meanwhile = [price * chance.choice((1.001, 0.999, 0.5, 40.0)) for _ in range(chance.randrange(3))]
+        final = price * chance.choice((1.0,) * 40 + (0.5,))
+        for value in (*meanwhile, final):
+            before = seen.tokens()
+            change = seen.extend([bar(index, value)], still_open=True)
+            assert seen.tokens()[: change.kept_tokens] == before[: change.kept_tokens]
+            assert seen.tokens() == rendered(seen, builder)
+            if chance.random() < 0.1:
+                stored = seen.stored()
+                seen = Region("X", builder)
+                seen.restore(*stored)
+        price = final
+        closed.extend([bar(index, final)])
+        assert seen.tokens() == closed.tokens()
+
+
+def test_an_open_bar_that_grows_keeps_all_tokens_before_it(region: Region, builder: TokenBuilder) -> None:
+    capacity = builder.profile.region_bars
+    region.extend(walk(capacity))
+    assert region.extend([bar(capacity, 101.0)], still_open=True).rebuilt  # the swap
+    change = region.extend([bar(capacity, 101.5)], still_open=True)
+    assert (change.rebuilt, change.kept_tokens) == (False, region.boundary(len(region) - 1))

@@ -51,7 +51,7 @@ class Said(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
     token_hash: str
-    version: int
+    version: int | None
     bars: int
     swaps: int
 

@@ -72,8 +72,10 @@ class Witness:
         if reply.status_code != 200:
             return
         for one in reply.json()["data"]:
-            # A session that is being filled says so; it answers nothing.
-            if one["state"] not in ("REBUILDING", "EMPTY"):
+            # A session that is being filled has no version to show; it answers nothing.
+            if (one["data_version"] is None) is not (one["state"] == "REBUILDING"):
+                self.violations.append(f"{one['id']}: version {one['data_version']} when {one['state']}")
+            if one["data_version"] is not None and one["state"] != "EMPTY":
                 self._compare(one["id"], one["data_version"], known, f"listed as {one['state']}")
 
     def _ask(self, http: httpx.Client) -> None:

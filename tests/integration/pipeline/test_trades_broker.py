@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from stream_engine.messages import Bar
+from stream_engine.window import Region, StoredBar
+
 START_S = 1_700_000_040
 
 
@@ -59,6 +62,11 @@ def test_restarts_of_both_sides_give_the_bars_of_an_uninterrupted_run(
         found = bars_of(pipeline, key)
         assert found == wanted[-len(found) :]
         assert len(found) > 30
+        uninterrupted = Region(key, pipeline.engine.builder)
+        for n, (start, *prices) in enumerate(wanted):
+            volume = sum(one["q"] for name, one in made if name == key and one["t"] // 60 * 60_000_000 == start)
+            uninterrupted.extend([StoredBar(Bar(start, *prices, volume), n, n)])
+        assert pipeline.engine.sessions[key].tokens[-len(uninterrupted.tokens()) :] == uninterrupted.tokens()
     assert set(pipeline.dead_letters(topic)) == {(900, "late")}
     counts = pipeline.counts(topic, 301)
     assert (counts.consumed, counts.late, counts.dead_lettered) == (301, 1, 0)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from stream_engine.calibrate.probe import Clean, Probe, clean_windows, probe
+from stream_engine.calibrate.probe import Clean, Fired, Probe, clean_windows, probe
+from stream_engine.calibrate.series import Series
 from stream_engine.calibrate.truth import truths
 from stream_engine.cli import cli
 from stream_engine.commands.probe_model import table
@@ -18,11 +19,13 @@ from stream_engine.config import EngineSettings
 from stream_engine.model.profile import EMBEDDED, Profile
 
 CLEAN = tuple(Clean(word, word, 5.0, True) for word in ("up", "up", "down", "down", "flat", "flat"))
-FOUND = Probe("m", 2.0, 100, 90, 80, 76, 79, 85, (0.1, 1.0, 2.0, 3.0, 4.0), CLEAN, 0.5, 7.0)
+PROFILE = Profile.load(EMBEDDED)
+GATE = Fired(100, 80, 76, 79)
+FOUND = Probe("m", 2.0, GATE, 90, {2.0: GATE}, {"simulated": GATE}, (0.1, 1.0, 2.0, 3.0, 4.0), CLEAN, 0.5, 7.0)
 
 
 def test_clean_windows_are_what_they_are_called() -> None:
-    profile = Profile.load(EMBEDDED)
+    profile = PROFILE
     found = clean_windows(profile, 3)
     right = truths([profile.generic_class], [series.bars[-profile.window_bars :] for _, series in found])
     assert [word["trend"] for word in right] == [direction for direction, _ in found]
@@ -32,8 +35,11 @@ def test_the_embedded_model_fires_and_tells_directions() -> None:
     told: list[tuple[int, int]] = []
     settings = EngineSettings(threads=1)
     found = probe(settings, 10, 1, lambda done, total: told.append((done, total)))
-    assert found.windows == found.in_set == 10
-    assert 0 < found.right <= found.fired <= 10
+    assert found.gate.windows == found.in_set == 10
+    assert 0 < found.gate.right <= found.gate.fired <= 10
+    assert found.over_tau[0.0].fired == 10
+    assert found.over_tau[4.0].fired <= found.gate.fired
+    assert found.by_series == {"simulated": found.gate}
     assert found.tells_directions
     assert found.gaps == tuple(sorted(found.gaps))
     assert found.prefill_ms > 0
@@ -43,11 +49,19 @@ def test_the_embedded_model_fires_and_tells_directions() -> None:
     assert replace(again, prefill_ms=0.0, decode_ms=0.0) == replace(found, prefill_ms=0.0, decode_ms=0.0)
 
 
+def test_recorded_series_are_counted_one_by_one() -> None:
+    bars = [one.bars for _, one in clean_windows(PROFILE, 0)]
+    series = [Series("A", "A", bars[0]), Series("B", "B", bars[-1])]
+    found = probe(EngineSettings(threads=1), 1, 0, lambda done, total: None, series)
+    assert {name: one.windows for name, one in found.by_series.items()} == {"A": 1, "B": 1}
+    assert "A                     1 windows" in table(found)
+
+
 def test_a_general_model_is_probed_by_the_same_command(tiny_chat: Path) -> None:
     ran = CliRunner().invoke(cli, ["probe-model", str(tiny_chat), "--windows", "2", "--json"])
     assert ran.exit_code == 0, ran.output
     report = json.loads(ran.stdout)
-    assert report["windows"] == 2
+    assert report["gate"]["windows"] == 2
     assert report["model"] == tiny_chat.name
     assert report["verdict"]
 
@@ -62,8 +76,8 @@ def test_a_model_that_cannot_be_had_is_a_wrong_setting() -> None:
     ("changes", "sentence"),
     [
         ({}, r"The gate fires on 80\.0% of windows \[.*\], and it is right in 95\.0% of those\.$"),
-        ({"fired": 0, "right": 0}, r"^The gate will never fire: on none of 100 windows it did"),
-        ({"fired": 5, "right": 5}, r"^The gate will hardly ever fire: on 5\.0% of windows"),
+        ({"gate": Fired(100, 0, 0, 0)}, r"^The gate will never fire: it did on none of 100 windows"),
+        ({"gate": Fired(100, 5, 5, 5)}, r"^The gate will hardly ever fire: on 5\.0% of windows"),
         (
             {"clean": tuple(replace(one, said="up") for one in CLEAN)},
             r"right in 95\.0% of those, but clean rises, falls and sideways windows do not get three",

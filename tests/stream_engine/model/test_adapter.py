@@ -1,0 +1,71 @@
+"""LoRA adapters: merged into plain weights, beside quantised ones, refused where they are another model's."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+from stream_engine.assemble import budget_shape, load_runner, model_builder, model_files
+from stream_engine.config import ConfigError, EngineSettings
+from stream_engine.model.loader import load_backbone, quiet_libraries
+from stream_engine.model.step import Branch, Segment
+
+SEGMENT = Segment(base=0, length=0, append=tuple(range(20, 60)), branches=(Branch((7, 8), 40),))
+TOKENS = torch.tensor([[*range(20, 60), 7, 8]])
+
+
+@pytest.fixture(scope="module")
+def adapter(tiny_chat: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("adapter")
+    base = AutoModelForCausalLM.from_pretrained(str(tiny_chat), dtype=torch.float32)
+    torch.manual_seed(2)
+    config = LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", init_lora_weights=False)
+    with quiet_libraries():
+        get_peft_model(base, config).save_pretrained(str(folder))
+    return folder
+
+
+def last_logits(folder: Path, adapter: Path | None = None, **options: str) -> torch.Tensor:
+    return load_backbone(folder, total_cells=64, adapter=adapter, **options).forward([SEGMENT]).rows[0]  # type: ignore[arg-type]
+
+
+def test_a_merged_adapter_is_the_unmerged_one(tiny_chat: Path, adapter: Path) -> None:
+    from peft import PeftModel
+
+    base = AutoModelForCausalLM.from_pretrained(str(tiny_chat), dtype=torch.float32)
+    with quiet_libraries():
+        unmerged = PeftModel.from_pretrained(base, str(adapter)).eval()
+    with torch.inference_mode():
+        expected = unmerged(input_ids=TOKENS, use_cache=False).logits[0, -1]
+    found = last_logits(tiny_chat, adapter)
+    assert float((found - expected).abs().max()) < 1e-3
+    assert float((found - last_logits(tiny_chat)).abs().max()) > 0.1, "it changes what the model says"
+
+
+@pytest.mark.parametrize("kind", ["nf4", "int8"])
+def test_quantised_weights_load_and_take_an_adapter_beside_them(tiny_chat: Path, adapter: Path, kind: str) -> None:
+    exact, coarse = last_logits(tiny_chat), last_logits(tiny_chat, quantisation=kind)
+    assert torch.isfinite(coarse).all()
+    assert 0 < float((coarse - exact).abs().max()) < float(exact.std()) * 3
+    tuned = last_logits(tiny_chat, adapter, quantisation=kind)
+    assert float((tuned - coarse).abs().max()) > 0.1
+
+
+def test_an_adapter_of_another_model_is_told_so(adapter: Path, tiny_chat: Path, tmp_path: Path) -> None:
+    for one in tiny_chat.iterdir():
+        if one.suffix != ".safetensors":
+            shutil.copy(one, tmp_path)
+    vocabulary = LlamaConfig.from_pretrained(str(tiny_chat)).vocab_size
+    other = LlamaConfig(
+        vocab_size=vocabulary, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2
+    )
+    LlamaForCausalLM(other).save_pretrained(tmp_path)
+    settings = EngineSettings(model=str(tmp_path), adapter=str(adapter), max_sessions=1, threads=1)
+    builder = model_builder(settings, model_files(settings))
+    with pytest.raises(ConfigError, match=r"engine\.model = .*engine\.adapter = .*does not fit the model"):
+        load_runner(settings, builder, budget_shape(settings, builder))

@@ -1,0 +1,103 @@
+"""A general model as the resident one: rendered as text, exact at every decision point, free text answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from stream_engine.assemble import build_engine
+from stream_engine.config import EngineSettings
+from stream_engine.engine import Engine
+from stream_engine.entry import GENERIC_KEY
+from stream_engine.messages import Answer, Assign, Batch, ErrorReply, Query, Record
+from stream_engine.model.text_builder import TextBuilder
+
+NOISE = 2e-4
+
+
+@pytest.fixture
+def engine(tiny_chat: Path) -> Engine:
+    found = build_engine(EngineSettings(model=str(tiny_chat), max_sessions=2, check_integrity=True, threads=1))
+    found.ingest.assign(Assign("market.bars", 0, 1, 0, 0))
+    return found
+
+
+def commit(engine: Engine, records: list[Record]) -> None:
+    first, last = records[0].offset, records[-1].offset
+    batch = Batch("market.bars", 0, 1, first - 1, last, len(records), tuple(records))
+    assert engine.ingest.take(batch) is None
+    engine.run_until_idle()
+    engine.ingest.settle()
+    engine.check_integrity()
+
+
+def ask(engine: Engine, session: str, question: str) -> Answer | ErrorReply:
+    replies: list[Answer | ErrorReply] = []
+    engine.queries.ask(Query(session, question, "full"), replies.append)
+    engine.run_until_idle()
+    (reply,) = replies
+    return reply
+
+
+def test_every_decision_point_is_a_plain_forwards(
+    engine: Engine, tiny_chat: Path, make_record: Callable[..., Record]
+) -> None:
+    plain = AutoModelForCausalLM.from_pretrained(str(tiny_chat), dtype=torch.float32).eval()
+
+    def from_scratch(entry: tuple[int, ...]) -> tuple[float, int]:
+        tokens = torch.tensor([[*engine.sessions["AAPL"].tokens, *entry]])
+        with torch.inference_mode():
+            values, ids = plain(input_ids=tokens, use_cache=False).logits[0, -1].topk(2)
+        return float(values[0] - values[1]), int(ids[0])
+
+    builder = engine.builder
+    assert isinstance(builder, TextBuilder)
+    commit(engine, [make_record("AAPL", offset) for offset in range(40)])
+    for offset in range(40, 70):
+        commit(engine, [make_record("AAPL", offset)])
+        if offset % 6:
+            continue
+        gap, first = from_scratch(builder.generic_entry)
+        ready = engine.sessions["AAPL"].ready[GENERIC_KEY]
+        assert ready.gap == pytest.approx(gap, abs=NOISE)
+        assert ready.top1 == first or gap < NOISE
+        answer = ask(engine, "AAPL", "What is the trend?")
+        assert isinstance(answer, Answer)
+        gap, _ = from_scratch(builder.query_entry("What is the trend?"))
+        assert answer.gap == pytest.approx(gap, abs=NOISE)
+    assert engine.sessions["AAPL"].swaps, "a window was swapped on the way"
+
+
+def test_a_question_of_no_class_is_answered_in_text(engine: Engine, make_record: Callable[..., Record]) -> None:
+    commit(engine, [make_record("AAPL", offset) for offset in range(40)])
+    answer = ask(engine, "AAPL", "Who are you, and what is the highest close?")
+    assert isinstance(answer, Answer)
+    assert (answer.class_, answer.path) == ("text", "cold" if not answer.reused_tokens else "fallthrough")
+    trend = ask(engine, "AAPL", "What is the trend?")
+    assert isinstance(trend, Answer)
+    assert trend.class_ in ("trend", "other")
+
+
+def test_greedy_text_is_that_of_a_plain_model(
+    engine: Engine, tiny_chat: Path, make_record: Callable[..., Record]
+) -> None:
+    commit(engine, [make_record("AAPL", offset) for offset in range(33)])
+    question = "Tell me about it"
+    plain = AutoModelForCausalLM.from_pretrained(str(tiny_chat), dtype=torch.float32).eval()
+    tokens = [*engine.sessions["AAPL"].tokens, *engine.builder.query_entry(question)]
+    written: list[int] = []
+    while len(written) < engine.builder.profile.max_answer_tokens:
+        with torch.inference_mode():
+            logits = plain(input_ids=torch.tensor([[*tokens, *written]]), use_cache=False).logits[0, -1]
+        written.append(int(logits.argmax()))
+        if written[-1] == engine.builder.end_token:
+            break
+    answer = ask(engine, "AAPL", question)
+    assert isinstance(answer, Answer)
+    kept = [token for token in written if token != engine.builder.end_token]
+    assert answer.answer == engine.builder.decode(kept).strip()
+    assert len(written) > 1, "several tokens were decoded"
