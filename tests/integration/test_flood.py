@@ -28,7 +28,7 @@ START = datetime(2024, 1, 2, tzinfo=UTC)
 KEYS = [f"FLOOD{number:02d}" for number in range(48)]
 WARM_BARS = 33
 FLOOD_BARS = 25
-CREDITS = 2
+CREDITS = 1
 FACTOR = 50
 """The flood's rate over the engine's."""
 GROWTH = 200 * 1024 * 1024
