@@ -179,7 +179,7 @@ class EngineSettings:
     model: str = "embedded"
     """"embedded", a name of `models list`, a model directory, a GGUF file, or a hub id."""
     adapter: str = ""
-    """Folder of a LoRA adapter for the model, or the name of one that comes with the package."""
+    """Folder of a LoRA adapter for the model."""
     calibration: str = ""
     """File of the gate's calibration. Empty: the one beside the model, where there is one; "none": the
     profile's tau."""

@@ -24,7 +24,7 @@ def list_models() -> None:
 
     from stream_engine.model.catalogue import CATALOGUE
     from stream_engine.model.fetch import is_fetched
-    from stream_engine.model.files import ADAPTERS, cache_dir
+    from stream_engine.model.files import cache_dir
 
     table = Table("name", "what", "licence", "download", "here")
     table.add_row("embedded", "trained by this project for trend and more", "Apache-2.0", "none", "yes")
@@ -32,9 +32,6 @@ def list_models() -> None:
         here = str(cache_dir() / name) if is_fetched(name) else "no"
         table.add_row(name, model.about, model.licence, f"{model.size / 1e6:.0f} MB", here)
     Console().print(table)
-    adapters = sorted(one.name for one in ADAPTERS.glob("*") if one.is_dir())
-    if adapters:
-        click.echo(f"Adapters that come with the package (engine.adapter): {', '.join(adapters)}")
 
 
 @models.command("get")

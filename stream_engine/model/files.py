@@ -14,9 +14,6 @@ PROFILES = Path(__file__).parent / "profiles"
 GENERAL = PROFILES / "general.json"
 """How a model is spoken to that has no profile of its own."""
 
-ADAPTERS = Path(__file__).parent / "adapters"
-"""Folder of the LoRA adapters that come with the package, each named after its model."""
-
 GGUF = ".gguf"
 CONFIG_FILE = "config.json"
 ADAPTER_FILE = "adapter_config.json"
@@ -137,10 +134,6 @@ def _hub_folder(model: str, fetch: bool) -> Path:
 
 def _adapter_folder(adapter: str) -> Path:
     path = Path(adapter).expanduser()
-    if not path.is_dir() and (ADAPTERS / adapter / ADAPTER_FILE).is_file():
-        path = ADAPTERS / adapter
     if not (path / ADAPTER_FILE).is_file():
-        shipped = ", ".join(sorted(repr(one.parent.name) for one in ADAPTERS.glob(f"*/{ADAPTER_FILE}")))
-        also = f", nor one of those that come with the package ({shipped})" if shipped else ""
-        raise ModelNotFound(f"no adapter (a folder with {ADAPTER_FILE}){also}", adapter=True)
+        raise ModelNotFound(f"no adapter: {path} is no folder with {ADAPTER_FILE}", adapter=True)
     return path

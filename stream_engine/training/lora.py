@@ -25,11 +25,13 @@ from stream_engine.model.files import PROFILES, ModelFiles
 from stream_engine.model.loader import quiet_libraries
 from stream_engine.model.profile import PROFILE_FILE, QUESTIONS_FILE, TOKENIZER_FILE, Profile
 from stream_engine.model.text_builder import TextBuilder
+from stream_engine.model.weights import weights_sha256
 from stream_engine.training.loop import Progress
 from stream_engine.training.lora_row import LoraRow, make_rows
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 CHECKPOINT_FILE = "checkpoint.pt"
+CARD_FILE = "MODEL_CARD.md"
 TREND = PROFILES / "trend.json"
 _HELD_OUT_STREAM = 1_000_003
 
@@ -79,7 +81,7 @@ def train_lora(
     _copy(exact, parameters)
     held_out = make_rows(builder, _rng(config, _HELD_OUT_STREAM), config.evaluate_series, 2)
     end = config.steps if stop_after is None else min(stop_after, config.steps)
-    began, losses = time.monotonic(), list[float]()
+    began, losses, shares = time.monotonic(), list[float](), dict[str, float]()
 
     def gradients(step: int, shard: int) -> tuple[float, list[torch.Tensor]]:
         rows = make_rows(builder, _rng(config, step, shard), config.batch // config.shards, config.boundaries)
@@ -111,9 +113,11 @@ def train_lora(
             evaluate = done % config.evaluate_every == 0 or done == end
             if done % config.report_every == 0 or evaluate:
                 right = evaluate_rows(network, held_out, builder, pool) if evaluate else {}
+                shares = right or shares
                 progress(Progress(done, config.steps, sum(losses) / len(losses), time.monotonic() - began, right))
                 losses.clear()
     save_adapter(config, network, builder.profile)
+    (config.out / CARD_FILE).write_text(card(config, end, shares), encoding="utf-8")
     return config.out
 
 
@@ -124,6 +128,28 @@ def rate(config: LoraTrainConfig, step: int) -> float:
     share = (step - config.warmup) / max(1, config.steps - config.warmup)
     floor = config.final_share
     return config.peak_rate * (floor + (1.0 - floor) * 0.5 * (1.0 + math.cos(math.pi * share)))
+
+
+def card(config: LoraTrainConfig, steps: int, shares: dict[str, float]) -> str:
+    """What the adapter is, how it was made, and what it reached: Markdown."""
+    asked = steps * config.batch * config.boundaries * 2
+    weights = weights_sha256(config.base.directory)
+    reached = "\n".join(f"- {name}: {share:.3f}" for name, share in shares.items())
+    return f"""# LoRA adapter for {config.base.name}
+
+Answers one class of question, the trend, from the assistant header.
+Made for the weights of hash {weights}.
+
+Rank {config.rank} on all linear layers, bfloat16. Trained for
+{steps} steps of {config.batch} simulated series, {asked} answers; the loss is on the answer token only.
+No recorded data. Peak rate {config.peak_rate:g}, seed {config.seed}.
+
+Generic header on {config.evaluate_series} simulated series held out:
+
+{reached}
+
+For recorded windows: `stream-engine probe-model {config.base.name} --adapter FOLDER --recorded`.
+"""
 
 
 def lora_builder(base: ModelFiles) -> TextBuilder:

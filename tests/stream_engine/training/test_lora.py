@@ -17,7 +17,14 @@ from stream_engine.model.files import find_model
 from stream_engine.model.loader import load_backbone
 from stream_engine.model.rendering import load_builder
 from stream_engine.training.loop import Progress
-from stream_engine.training.lora import ADAPTER_WEIGHTS, LoraTrainConfig, answer_logits, lora_builder, train_lora
+from stream_engine.training.lora import (
+    ADAPTER_WEIGHTS,
+    CARD_FILE,
+    LoraTrainConfig,
+    answer_logits,
+    lora_builder,
+    train_lora,
+)
 from stream_engine.training.lora_row import make_row, make_rows
 from stream_engine.training.simulate import simulate
 
@@ -76,6 +83,9 @@ def test_it_learns_goes_on_and_is_loaded_by_name_of_its_folder(config: LoraTrain
     for name, value in first.items():
         assert value.dtype is torch.bfloat16
         torch.testing.assert_close(value, second[name], msg=name)
+    written = (straight / CARD_FILE).read_text()
+    assert "4 steps of 2 simulated series, 48 answers" in written
+    assert f"- right: {reports[-1].right['right']:.3f}" in written
     assert json.loads((straight / "adapter_config.json").read_text())["r"] == 4
     files = find_model(str(tiny_chat), str(straight))
     builder = load_builder(files)
