@@ -1,0 +1,36 @@
+"""Routing in the API process: by the profile of the configured model, where that is on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from query_api.errors import ApiError
+from query_api.questions import QuestionRouter
+from stream_engine.model.files import GENERAL
+from stream_engine.model.profile import Profile
+
+OFF_CLASS = "Who wrote Hamlet, and when?"
+
+
+def test_a_model_made_for_certain_classes_refuses_other_questions() -> None:
+    router = QuestionRouter.of_model("embedded")
+    assert router.digest is not None
+    with pytest.raises(ApiError, match="does not answer this question"):
+        router.require_supported(router.route(OFF_CLASS, "AAPL"))
+
+
+def test_a_general_model_takes_any_question(tmp_path: Path) -> None:
+    router = QuestionRouter(Profile.read(GENERAL, tmp_path / "none", "general"))
+    route = router.route(OFF_CLASS, "AAPL")
+    assert route.question_class is None
+    router.require_supported(route)
+    assert router.route("What is the trend?", "AAPL").generic
+
+
+def test_a_model_that_is_not_here_leaves_it_to_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAM_ENGINE_CACHE", str(tmp_path))
+    router = QuestionRouter.of_model("smollm2-135m")
+    assert router.digest is None
+    router.require_supported(router.route(OFF_CLASS, "AAPL"))
