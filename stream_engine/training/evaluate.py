@@ -172,8 +172,10 @@ def _asked_together(network: LlamaForCausalLM, window: Window, entries: Sequence
     for entry in entries:
         row.entry(entry, len(window.tokens), 0, 0)
     unused = torch.zeros(1, 0, dtype=torch.int64)
-    columns = (row.tokens, row.positions, row.cut, row.branch, row.answer_at)
-    batch = Batch(*(torch.tensor([column]) for column in columns), unused, unused, unused, unused)
+    tokens, positions, cut, branch, ends = (
+        torch.tensor([column]) for column in (row.tokens, row.positions, row.cut, row.branch, row.answer_at)
+    )
+    batch = Batch(tokens, positions, cut, branch, ends, unused, unused, unused, unused)
     with torch.inference_mode():
         logits, _ = forward(network, batch, torch.float32)
     return [int(top) for top in logits[0].argmax(dim=-1)]
