@@ -21,7 +21,7 @@ PATIENCE_S = 300.0
 def topics(bootstrap: str) -> set[str]:
     admin = KafkaAdminClient(bootstrap_servers=bootstrap.split(","))
     try:
-        return set(admin.list_topics())
+        return {topic for topic in admin.list_topics() if not topic.startswith("__")}
     finally:
         admin.close()
 

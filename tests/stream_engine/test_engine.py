@@ -191,7 +191,8 @@ def test_no_room_for_the_entry_is_a_counted_skip_and_a_cold_query(
     fed: Callable[..., Any], builder: Any, make_record: Callable[..., Record]
 ) -> None:
     full_region = len(fed(bars=64).engine.sessions["AAPL"].tokens)
-    reserve = len(builder.prefix) + builder.max_anchor_tokens + 64
+    window = builder.profile.window_bars * builder.tokens_per_bar
+    reserve = len(builder.prefix) + builder.max_anchor_tokens + window
     # Room for the header at 63 bars, for nothing at 64.
     bench = fed(bars=63, sessions=1, share=full_region + reserve + 1)
     session = bench.engine.sessions["AAPL"]

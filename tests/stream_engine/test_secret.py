@@ -81,13 +81,13 @@ def test_an_empty_variable_is_unset() -> None:
     ("changes", "named"),
     [
         ({"SASL_MECHANISM": ""}, "kafka.sasl_mechanism: needed"),
-        ({"SASL_MECHANISM": "GSSAPI"}, "kafka.sasl_mechanism: "),
+        ({"SASL_MECHANISM": "GSSAPI"}, "kafka.sasl_mechanism = "),
         ({"SASL_USERNAME": ""}, "kafka.sasl_username: needed"),
         ({"SASL_PASSWORD": ""}, "kafka.sasl_password: needed"),
         ({"SASL_PASSWORD_FILE": "/run/secret"}, "kafka.sasl_password: kafka.sasl_password_file is set as well"),
         ({"SECURITY_PROTOCOL": ""}, "kafka.sasl_mechanism: has no effect"),
         ({"SECURITY_PROTOCOL": "SSL"}, "kafka.sasl_mechanism: has no effect"),
-        ({"SECURITY_PROTOCOL": "TLS"}, "kafka.security_protocol: "),
+        ({"SECURITY_PROTOCOL": "TLS"}, "kafka.security_protocol = "),
         ({"SECURITY_PROTOCOL": "SASL_PLAINTEXT", "SSL_CAFILE": "/ca.pem"}, "kafka.ssl_cafile: has no effect"),
         (
             {"SECURITY_PROTOCOL": "SASL_PLAINTEXT", "SSL_CHECK_HOSTNAME": "false"},

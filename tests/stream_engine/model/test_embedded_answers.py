@@ -62,7 +62,7 @@ def test_generic_header_is_right_where_the_gate_fires() -> None:
 
 @pytest.mark.parametrize("one", [one for one in PROFILE.classes if not one.generic], ids=lambda one: one.name)
 def test_the_answer_depends_on_the_question(one) -> None:  # type: ignore[no-untyped-def]
-    answers = asked(one.name, PROFILE.questions[one.name][0])
+    answers = asked_of(one.name, PROFILE.questions[one.name][0], windows()[:132])
     assert {answered.word for answered in answers} <= {*one.words}
     fired = rate(answers, PROFILE.tau[one.name])
     assert fired.right >= 0.93 * fired.fired
