@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from stream_engine.commands.options import Failure
 from stream_engine.commands.train_lora import train_adapter
-
-if TYPE_CHECKING:
-    from stream_engine.training.loop import Progress as Report
+from stream_engine.commands.training_view import watch_training
 
 
 @click.command()
@@ -76,8 +73,6 @@ def train(
         from stream_engine.training.loop import train as run
     except ImportError as error:
         raise Failure(f"{error.name} is missing: pip install 'stream-engine[engine]'") from error
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from stream_engine.model.profile import EMBEDDED
 
@@ -93,24 +88,5 @@ def train(
         shards=shards,
         amp=amp,
     )
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("loss {task.fields[loss]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as view:
-        task = view.add_task("training", total=stop_after or steps, loss="-")
-
-        def report(progress: Report) -> None:
-            view.update(task, completed=progress.step, loss=f"{progress.loss:.4f}")
-            if progress.right:
-                shares = "  ".join(f"{kind} {share:.4f}" for kind, share in progress.right.items())
-                view.console.print(f"step {progress.step}: right on simulated series held out: {shares}")
-
-        try:
-            folder = run(config, report, stop_after)
-        except (ValueError, OSError) as error:
-            raise Failure(str(error)) from error
+    folder = watch_training("training", stop_after or steps, lambda report: run(config, report, stop_after))
     click.echo(f"model in {folder}: use it with STREAM_ENGINE_ENGINE_MODEL={folder}")

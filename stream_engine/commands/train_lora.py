@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from stream_engine.commands.options import Failure
-
-if TYPE_CHECKING:
-    from stream_engine.training.loop import Progress as Report
+from stream_engine.commands.training_view import watch_training
 
 TAKEN = ("steps", "batch", "peak_rate", "seed", "shards")
 """Options of ``train`` that mean the same here; the others are refused."""
@@ -25,8 +23,6 @@ def train_adapter(base: str, out: Path, stop_after: int | None) -> None:
         from stream_engine.training.lora import LoraTrainConfig, train_lora
     except ImportError as error:
         raise Failure(f"{error.name} is missing: pip install 'stream-engine[engine]'") from error
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     try:
         config = LoraTrainConfig(base=find_model(base), out=out, **given)
@@ -34,26 +30,11 @@ def train_adapter(base: str, out: Path, stop_after: int | None) -> None:
         raise Failure(f"--base {base}: {error}") from error
     if config.batch % config.shards:
         raise click.UsageError(f"--batch {config.batch} is no multiple of --shards {config.shards}")
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("loss {task.fields[loss]}"),
+    folder = watch_training(
+        f"adapter of {base}",
+        stop_after or config.steps,
+        lambda report: train_lora(config, report, stop_after),
     )
-    with Progress(*columns, console=Console(stderr=True)) as view:
-        task = view.add_task(f"adapter of {base}", total=stop_after or config.steps, loss="-")
-
-        def report(progress: Report) -> None:
-            view.update(task, completed=progress.step, loss=f"{progress.loss:.4f}")
-            if progress.right:
-                shares = "  ".join(f"{kind} {share:.4f}" for kind, share in progress.right.items())
-                view.console.print(f"step {progress.step}, {progress.seconds:.0f} s: on held-out series: {shares}")
-
-        try:
-            folder = train_lora(config, report, stop_after)
-        except (ValueError, OSError) as error:
-            raise Failure(str(error)) from error
     click.echo(f"adapter in {folder}: STREAM_ENGINE_ENGINE_MODEL={base} STREAM_ENGINE_ENGINE_ADAPTER={folder}")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -134,7 +134,20 @@ def train(config: TrainConfig, progress: Callable[[Progress], None], stop_after:
     return config.out
 
 
-def rate(config: TrainConfig, step: int) -> float:
+class Schedule(Protocol):
+    """What decides the learning rate of a run."""
+
+    @property
+    def steps(self) -> int: ...
+    @property
+    def warmup(self) -> int: ...
+    @property
+    def peak_rate(self) -> float: ...
+    @property
+    def final_share(self) -> float: ...
+
+
+def rate(config: Schedule, step: int) -> float:
     """Learning rate: linear warm-up, then a cosine down to `final_share` of the peak."""
     if step < config.warmup:
         return config.peak_rate * (step + 1) / config.warmup

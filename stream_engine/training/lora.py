@@ -7,7 +7,6 @@ at several boundaries share one rendering of the series (the tree of a step, in 
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +25,7 @@ from stream_engine.model.loader import quiet_libraries
 from stream_engine.model.profile import PROFILE_FILE, QUESTIONS_FILE, TOKENIZER_FILE, Profile
 from stream_engine.model.text_builder import TextBuilder
 from stream_engine.model.weights import weights_sha256
-from stream_engine.training.loop import Progress
+from stream_engine.training.loop import Progress, rate
 from stream_engine.training.lora_row import LoraRow, make_rows
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -119,15 +118,6 @@ def train_lora(
     save_adapter(config, network, builder.profile)
     (config.out / CARD_FILE).write_text(card(config, end, shares), encoding="utf-8")
     return config.out
-
-
-def rate(config: LoraTrainConfig, step: int) -> float:
-    """Learning rate: linear warm-up, then a cosine down to `final_share` of the peak."""
-    if step < config.warmup:
-        return config.peak_rate * (step + 1) / config.warmup
-    share = (step - config.warmup) / max(1, config.steps - config.warmup)
-    floor = config.final_share
-    return config.peak_rate * (floor + (1.0 - floor) * 0.5 * (1.0 + math.cos(math.pi * share)))
 
 
 def card(config: LoraTrainConfig, steps: int, shares: dict[str, float]) -> str:
