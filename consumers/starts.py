@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from consumers.bars import TradeBars
@@ -50,6 +50,8 @@ class Starts:
     def begin(self, stream: PartitionStream, now: float) -> bool:
         """Decide where to start, have the windows read, then seek there and tell the engine; called again until it
         returns True, or the stream's ``retry_at`` says when. Raises OffsetResetRequired, WindowsTopicTooSmall."""
+        if self._windows.deleting(stream.partition):
+            return False
         start = self._planned.get(stream.partition)
         try:
             if start is None:
@@ -67,7 +69,17 @@ class Starts:
         self.forget(stream.partition)
         if not start.plan.keeps_windows:
             stored = stored.all_stale(stream.partition.topic)
+        if stored.stale:
+            self._delete(stream.partition, stored.stale)
+            return False
         return self._start(stream, start.plan, stored)
+
+    def _delete(self, partition: Partition, stale: Sequence[bytes]) -> None:
+        """It is planned again once they are gone: no new window takes the place of a deletion that is still to be
+        written, and no start is committed beside windows that a successor would take for ours."""
+        log.warning("%s: %d windows of an earlier topic are deleted", partition, len(stale))
+        for key in stale:
+            self._windows.delete(partition, key)
 
     def _plan(self, stream: PartitionStream) -> _Start:
         # The committed floor first: the windows it counts on are in the topic by then.
@@ -90,12 +102,6 @@ class Starts:
         self._send(stream.begin(plan, self._generation, bars))
         for part in in_parts(stored.windows):
             self._send(Restore(*stream.partition, self._generation, part))
-        if stored.stale:
-            log.warning("%s: %d windows of an earlier topic are deleted", stream.partition, len(stored.stale))
-        assert stream.settled is not None
-        for key in stored.stale:
-            stream.settled.hold(plan.live_from)
-            self._windows.delete(stream.partition, key, self._generation, plan.live_from)
         log.info(
             "%s starts at %d with %d windows, live from %d, generation %d",
             *(stream.partition, plan.start, len(stored.windows), plan.live_from, self._generation),

@@ -102,9 +102,6 @@ class PartitionStream:
         """What is to be committed; None where that is known to be committed already."""
         if self.settled is None or self.settled.point.offset <= self.committed:
             return None
-        # A chosen start waits until windows of an earlier topic are gone: a successor would take them for ours.
-        if self.settled.point.offset == self.live_from and self.settled.awaiting:
-            return None
         return self.settled.point
 
     def begin(self, plan: RebuildPlan, generation: int, bars: TradeBars | None = None) -> Assign:

@@ -33,6 +33,7 @@ DELIVERY_TIMEOUT_MS = 30_000
 LOOKUP_TIMEOUT_MS = 5_000
 READ_POLL_MS = 500
 NO_PROGRESS_S = 30.0
+NO_GENERATION = OF_NO_RECORD = -1
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_window = msgspec.msgpack.Decoder(Window).decode
@@ -104,9 +105,14 @@ class WindowWriter:
         """Write an open bar as it is now."""
         self._put(source, _open_key(source.topic, session), _encode(bar), generation, offset, bar.last)
 
-    def delete(self, source: Partition, key: bytes, generation: int, offset: int) -> None:
-        """Delete what lies under a key."""
-        self._put(source, key, None, generation, offset, -1)
+    def delete(self, source: Partition, key: bytes) -> None:
+        """Delete what an earlier topic left under a key. No record waits for it: see ``deleting``."""
+        self._put(source, key, None, NO_GENERATION, 0, OF_NO_RECORD)
+
+    def deleting(self, source: Partition) -> bool:
+        """Some of that is not confirmed by the broker yet."""
+        writes = (*self._waiting.values(), *self._sent)
+        return any(write.source == source and write.as_of == OF_NO_RECORD for write in writes)
 
     def _put(
         self, source: Partition, key: bytes, value: bytes | None, generation: int, offset: int, as_of: int

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from kafka.errors import KafkaTimeoutError
 
 from consumers import windows as module
 from consumers.dead_letter import Confirmation
 from consumers.source import Partition
-from consumers.windows import WindowWriter, in_parts
-from stream_engine.config import KafkaSettings
+from consumers.starts import Starts
+from consumers.stream import PartitionStream
+from consumers.windows import StoredWindows, WindowWriter, in_parts
+from stream_engine.config import Config, KafkaSettings
 from stream_engine.messages import Bar, Window, WindowBar, WindowUnits
 
 SOURCE = Partition("market.bars", 1)
@@ -159,3 +164,53 @@ def test_windows_travel_in_messages_of_a_bounded_size() -> None:
     windows = [window("A", offset) for offset in range(5)]
     assert [len(part) for part in in_parts(windows, 2)] == [2, 2, 1]
     assert in_parts([]) == []
+
+
+def test_what_an_earlier_topic_left_is_being_deleted_until_the_broker_has_confirmed_it(
+    writer: WindowWriter, producer: Producer
+) -> None:
+    writer.delete(SOURCE, b"market.bars|A")
+    assert writer.deleting(SOURCE)
+    assert not writer.deleting(Partition("market.bars", 0))
+    writer.confirmed()
+    producer.futures[0].end(KafkaTimeoutError())
+    writer.confirmed()
+    assert writer.deleting(SOURCE)  # tried again
+    writer.confirmed()
+    producer.futures[1].end()
+    writer.confirmed()
+    assert not writer.deleting(SOURCE)
+    assert [value for _, value, _ in producer.sent] == [None, None]
+    writer.write(SOURCE, window("A", 9), 7, 10)
+    assert not writer.deleting(SOURCE)
+
+
+class OldWindows:
+    """What is read of the topic: a window of an earlier topic, as long as it is not deleted."""
+
+    def __init__(self, writer: WindowWriter) -> None:
+        self.writer = writer
+
+    def result(self) -> StoredWindows:
+        return StoredWindows(stale=() if self.writer.producer.sent else (b"market.bars|A",))
+
+
+def test_a_partition_starts_once_windows_of_an_earlier_topic_are_deleted(
+    writer: WindowWriter, producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("consumers.starts.WindowLoad", lambda *_: OldWindows(writer))
+    source: Any = SimpleNamespace(
+        committed=lambda _: None, bounds=lambda _: (0, 5), seek=lambda _, offset: seeks.append(offset) or True
+    )
+    seeks: list[int] = []
+    sent: list[Any] = []
+    starts, stream = Starts(Config(), source, writer, sent.append), PartitionStream(SOURCE)
+    for _ in range(4):
+        assert not starts.begin(stream, 0.0)
+        writer.confirmed()
+    assert (seeks, sent) == ([], [])
+    producer.futures[0].end()
+    writer.confirmed()
+    assert [starts.begin(stream, 0.0) for _ in range(2)] == [False, True]  # it looks once more
+    assert seeks == [0]
+    assert len(producer.sent) == 1
