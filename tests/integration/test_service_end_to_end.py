@@ -104,7 +104,8 @@ def test_published_bars_are_committed_and_answered(
 
     fast = until(lambda: (found := ask(http, "RISE").json())["path"] == "fast" and found)
     assert (fast["answer"], fast["gate"], fast["offset"]) == ("up", True, written[1])
-    assert fast["gap"] > fast["tau"]
+    # Asked again and again before the pre-position came, the question has been promoted: no gate then.
+    assert fast["routed_by"] == "exact" or fast["gap"] > fast["tau"]
     full = ask(http, "RISE", path="full").json()
     assert (full["answer"], full["gate"], full["offset"]) == ("up", None, written[1])
     assert full["path"] in ("fallthrough", "cold")
