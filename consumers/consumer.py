@@ -113,10 +113,7 @@ class Consumer:
         self._keep_engine(now)
         self._on_confirmations()
         if self._watch.presence is Presence.WELCOMED:
-            for stream in self._streams.values():
-                waiting = stream.state is StreamState.WAITING and now >= stream.retry_at
-                if waiting and self._registered(stream) and self._turn_of(stream):
-                    self.metrics.rebuilds += self._starts.begin(stream, now)
+            self._begin(now)
         budget = self._budget()
         streaming = {p for p, s in self._streams.items() if s.state is StreamState.STREAMING}
         self._source.flow(streaming if budget > 0 else set())
@@ -191,6 +188,7 @@ class Consumer:
 
     def _restart_all(self, now: float) -> None:
         for stream in self._streams.values():
+            self._starts.forget(stream.partition)
             if stream.state is StreamState.STREAMING:
                 stream.reset(now)
 
@@ -227,6 +225,15 @@ class Consumer:
                     log.warning("%s: the log no longer holds the position %d", event.partition, stream.last + 1)
                     self._starts.forget(event.partition)
                     stream.reset(now)
+
+    def _begin(self, now: float) -> None:
+        for stream in self._streams.values():
+            if stream.state is not StreamState.WAITING:
+                continue
+            if not self._turn_of(stream):
+                self._starts.forget(stream.partition)  # those that it waits for need its place
+            elif now >= stream.retry_at and self._registered(stream):
+                self.metrics.rebuilds += self._starts.begin(stream, now)
 
     def _turn_of(self, stream: PartitionStream) -> bool:
         """Bars begin before trades, so that a symbol of theirs is known before a trade of it is seen."""

@@ -1,0 +1,137 @@
+"""Which partitions start, and which wait for others."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from consumers.consumer import Consumer
+from consumers.source import Change, Partition, SourceEvent
+from consumers.starts import MAX_LOADS
+from consumers.stream import StreamState
+from consumers.windows import StoredWindows
+from stream_engine.config import Config, KafkaSettings
+from stream_engine.messages import FromEngine, Welcome
+
+
+class Load:
+    """The windows beside a partition: none, once they have been ``read``."""
+
+    read = True
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def result(self) -> StoredWindows | None:
+        return StoredWindows() if Load.read else None
+
+
+class Source:
+    """A broker that answers every lookup, and gives what a test puts into ``changes``."""
+
+    def __init__(self) -> None:
+        self.changes: list[SourceEvent] = []
+        self.looked_up: list[Partition] = []
+
+    def events(self) -> list[SourceEvent]:
+        changes, self.changes = self.changes, []
+        return changes
+
+    def committed(self, partition: Partition) -> None:
+        self.looked_up.append(partition)
+
+    def bounds(self, _: Partition) -> tuple[int, int]:
+        return 0, 5
+
+    def seek(self, *_: Any) -> bool:
+        return True
+
+    def poll(self, *_: Any) -> dict[Partition, Any]:
+        return {}
+
+    def ends(self, _: Any) -> dict[Partition, int]:
+        return {}
+
+    def sizes(self) -> dict[str, int]:
+        return {}
+
+    def commits(self) -> list[Any]:
+        return []
+
+    def position(self, _: Partition) -> int:
+        return 0
+
+    def silent_since(self) -> None:
+        return None
+
+    def nothing(self, *_: Any) -> None:
+        pass
+
+    flow = commit = commit_on_revoke = nothing
+
+
+class Bench:
+    """A consumer of bars and trades, without a broker and without an engine."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("consumers.starts.WindowLoad", Load)
+        monkeypatch.setattr(Load, "read", True)
+        self.kafka = KafkaSettings(trades_topic="market.trades")
+        self.source, self.messages = Source(), list[FromEngine]()
+        writer: Any = SimpleNamespace(pending=0, confirmed=lambda: [], deleting=lambda _: False)
+        link: Any = SimpleNamespace(drain=self._drain, send=lambda _: None)
+        source: Any = self.source
+        self.consumer = Consumer(Config(kafka=self.kafka), source, writer, writer, link)
+
+    def _drain(self, _: int) -> list[FromEngine]:
+        messages, self.messages = self.messages, []
+        return messages
+
+    def assign(self, topic: str) -> None:
+        self.source.changes += [SourceEvent(Change.ASSIGNED, Partition(topic, n)) for n in range(MAX_LOADS)]
+
+    def turn(self, boot_id: str | None = None) -> None:
+        if boot_id is not None:
+            self.messages.append(Welcome(boot_id, 1000))
+        self.consumer.turn()
+
+    def streaming(self) -> set[str]:
+        streams = self.consumer._streams.values()
+        return {s.partition.topic for s in streams if s.state is StreamState.STREAMING}
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(monkeypatch)
+
+
+def test_an_engine_that_restarts_while_trades_are_loading_is_given_bars_and_trades(bench: Bench) -> None:
+    bench.assign(bench.kafka.bars_topic)
+    bench.turn("boot-1")
+    for _ in range(2):
+        bench.turn()
+    assert bench.streaming() == {bench.kafka.bars_topic}
+    Load.read = False
+    bench.assign(bench.kafka.trades_topic)
+    for _ in range(2):
+        bench.turn()
+    Load.read = True
+    bench.turn("boot-2")
+    for _ in range(4):
+        bench.turn()
+    assert bench.streaming() == {bench.kafka.bars_topic, bench.kafka.trades_topic}
+
+
+def test_bars_that_come_while_trades_are_loading_have_their_places(bench: Bench) -> None:
+    Load.read = False
+    bench.assign(bench.kafka.trades_topic)
+    bench.turn("boot-1")
+    bench.turn()
+    bench.assign(bench.kafka.bars_topic)
+    bench.turn()
+    Load.read = True
+    for _ in range(5):
+        bench.turn()
+    assert bench.streaming() == {bench.kafka.bars_topic, bench.kafka.trades_topic}
