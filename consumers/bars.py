@@ -138,7 +138,8 @@ class TradeBars:
             repeated = not taken and len(letters) < items.seen
             done.append(ParsedRecord(items.raw, record, letters, items.seen, before, repeated))
         # The last trade of each open bar has a record without bars: the engine says of it whether trades may feed
-        # the key. So no trade is taken for applied whose bar is refused once it closes.
+        # the key. So no trade is taken for applied whose bar is refused once it closes. Which trade that is
+        # depends on the polls, so the engine answers also where it has applied as far already.
         last = {raws[-1].offset: raws for raws in folded.values()}
         for place, one in enumerate(done):
             if (raws := last.get(one.raw.offset)) is not None:

@@ -131,12 +131,16 @@ class Ingest:
             waiting.rejected.append(rejected)
             if rejected.reason == "second_source":
                 return
-        if record.offset < owned.applied:
-            self._count_duplicate(waiting, live)
-            return
         session = self._sessions.get(record.key)
-        if (fed := self._other_source(record.key, session, owned)) is not None:
+        again = record.offset < owned.applied
+        fed = None if again and (rejected is not None or not live) else self._other_source(record.key, session, owned)
+        if fed is not None:
+            # Also below the applied offset: the offsets of open bars' records depend on how trades were polled, so
+            # a rejection of other polls is remembered by another one.
             waiting.rejected.append(Rejected(record.offset, "second_source", f"{record.key!r} is fed by {fed}"))
+            return
+        if again:
+            self._count_duplicate(waiting, live)
             return
         if not record.bars:
             # Trades of a bar that is still open: the key is theirs from the first one on.

@@ -75,6 +75,29 @@ def test_a_record_without_bars_claims_its_key_and_opens_no_session(
     assert [one.rejected for one in run(bench)] == [()]
 
 
+def test_refused_trades_are_told_again_however_the_next_consumer_polls_them(
+    bench: Any, make_record: Callable[..., Record]
+) -> None:
+    """A claim stands at its poll's last trade of the key, an open bar that is shown as well."""
+    topic = "market.trades"
+    take(bench, [make_record("A", 0), make_record("B", 1)])
+    run(bench)
+    assert bench.engine.ingest.assign(Assign(topic, 0, 1, 0, 0))
+
+    def told(generation: int, *records: Record) -> tuple[list[tuple[int, str]], int]:
+        bench.engine.ingest.take(Batch(topic, 0, generation, -1, 6, 7, records))
+        (ack,) = run(bench)
+        return [(one.offset, one.reason) for one in ack.rejected], ack.duplicates
+
+    refused = [(4, "second_source"), (5, "second_source")]
+    assert told(1, Record("C", 3, 0, ()), Record("A", 4, 0, ()), make_record("B", 5)) == (refused, 0)
+    bench.engine.ingest.assign(Assign(topic, 0, 2, 0, 0))  # the consumer died with the letters unwritten
+    again = [Record("C", 1, 0, ()), Record("A", 2, 0, ()), make_record("B", 3), Record("A", 4, 0, ())]
+    assert told(2, *again) == ([(2, "second_source"), (3, "second_source"), (4, "second_source")], 1)
+    bench.engine.ingest.assign(Assign(topic, 0, 3, 0, 7))  # they are written: a replay tells of nothing
+    assert told(3, *again) == ([], 0)
+
+
 def test_a_batch_is_acknowledged_when_all_its_sessions_are_done(
     make_bench: Callable[..., Any], make_record: Callable[..., Record]
 ) -> None:
