@@ -133,8 +133,8 @@ class Ingest:
                 return
         session = self._sessions.get(record.key)
         again = record.offset < owned.applied
-        fed = None if again and (rejected is not None or not live) else self._other_source(record.key, session, owned)
-        if fed is not None:
+        told = again and (rejected is not None or not live)
+        if not told and (fed := self._other_source(record.key, session, owned)) is not None:
             # Also below the applied offset: the offsets of open bars' records depend on how trades were polled, so
             # a rejection of other polls is remembered by another one.
             waiting.rejected.append(Rejected(record.offset, "second_source", f"{record.key!r} is fed by {fed}"))
