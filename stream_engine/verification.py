@@ -47,6 +47,8 @@ class Dropped(Enum):
     """A window swap, or a correction at or below the boundary."""
     NO_ROOM = "no_room"
     """The question has no room behind the live end; a check takes no cells from anything else."""
+    UNDECIDED = "undecided"
+    """The full path's first token is no answer word yet, and the model's answers may have more tokens."""
 
 
 class VerificationDesk:
@@ -112,10 +114,14 @@ class VerificationDesk:
             self._drop(reason)
 
     def finish(self, work: CheckWork, logits: Logits) -> None:
-        """The full path's distribution is here. Its first token decides the class of its answer, as in an answer
-        of several tokens; "other" is another answer."""
+        """The full path's distribution is here, and its first token decides: "other" is another answer. A model
+        that may say more before its answer word ("The trend is up") has not answered with any other token."""
         self._scheduler.checks.remove(work)
         check = work.check
+        final = logits.top1 in self._builder.answers or logits.top1 == self._builder.end_token
+        if self._builder.profile.max_answer_tokens > 1 and not final:
+            self._drop(Dropped.UNDECIDED)
+            return
         word, answered_class = word_of(self._builder, [logits.top1], check.question_class)
         given = self._builder.answers[check.token]
         differs = (answered_class, word) != given

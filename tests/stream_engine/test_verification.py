@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -238,6 +240,36 @@ def test_what_is_gone_is_dropped_and_counted(fed: Callable[..., Any], make_recor
     assert bench.engine.sessions["AAPL"].swaps == 1
     assert lost(check) == "changed"
     assert desk.calibration().classes[0].checks == 0
+
+
+@pytest.mark.parametrize(
+    ("tokens", "said", "outcome"),
+    [
+        (24, "word", (1, 1, {})),
+        (24, "end", (1, 1, {})),
+        (24, "text", (0, 0, {"undecided": 1})),
+        (1, "text", (1, 1, {})),
+    ],
+)
+def test_a_full_path_that_has_not_come_to_its_word_yet_is_no_false_accept(
+    tokens: int, said: str, outcome: tuple[int, int, dict[str, int]], planted: Callable[..., Any]
+) -> None:
+    bench = planted("up", "down", risk=ALL)
+    desk, builder = bench.engine.verification, bench.builder
+    desk._builder = SimpleNamespace(
+        profile=replace(builder.profile, max_answer_tokens=tokens),
+        answers=builder.answers,
+        end_token=builder.end_token,
+        generic_entry=builder.generic_entry,
+        query_entry=builder.query_entry,
+        decode=builder.decode,
+    )
+    first = {"word": word_token(bench, "down"), "end": builder.end_token, "text": builder.query_entry(TREND)[0]}
+    bench.runner.predict = lambda path: Logits(first[said], 0, 5.0, 5.0, 6.0, 0.9)
+    desk.offer(check_of(bench))
+    bench.engine.run_until_idle()
+    (trend,) = desk.calibration().classes
+    assert (trend.checks, trend.false_accepts, dropped(bench)) == outcome
 
 
 def test_an_evicted_session_is_not_rebuilt_for_a_check(fed: Callable[..., Any]) -> None:
