@@ -101,8 +101,8 @@ class RebuildPlan:
     """``[start, live_from)`` refills windows silently; from ``live_from`` on records are new. ``warning`` says
     what was lost or chosen, for the log; ``incomplete`` that records which the windows need are not read
     again. No session is served before everything up to ``serve_from`` is applied. ``keeps_windows`` is False
-    where windows in the compacted topic may be of another life of this topic. ``chosen``: nothing is committed,
-    so the start has to be, lest a restart chooses again and passes over what came between."""
+    where windows in the compacted topic may be of another life of this topic. ``chosen``: no usable offset
+    is committed, so the start has to be, lest a restart chooses again and passes over what came between."""
 
     start: int
     live_from: int
@@ -151,4 +151,4 @@ def plan_rebuild(
     warning = f"{found}; kafka.offset_reset = {offset_reset}: starts at {start}"
     aged_out = committed is not None and committed.offset < beginning
     incomplete = committed is not None
-    return RebuildPlan(start, start, warning, incomplete, aged_out, end, chosen=committed is None)
+    return RebuildPlan(start, start, warning, incomplete, aged_out, end, chosen=True)

@@ -107,7 +107,9 @@ class PartitionStream:
     def begin(self, plan: RebuildPlan, generation: int, bars: TradeBars | None = None) -> Assign:
         """Start streaming, of a topic of trades by way of ``bars``; the message that tells the engine so."""
         self._move(StreamState.STREAMING)
-        if self.settled is None and not plan.chosen:
+        if plan.chosen:
+            self.committed = -1  # it is to be committed, also where a topic made anew has lower offsets
+        elif self.settled is None:
             self.committed = plan.live_from
         self.committed = min(self.committed, plan.live_from)
         self.generation = generation

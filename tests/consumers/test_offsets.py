@@ -125,6 +125,7 @@ def test_an_unusable_commit_is_the_configured_choice(
     plan = plan_rebuild(committed, 10, 120, 1000, policy)  # type: ignore[arg-type]
     assert (plan.start, plan.live_from) == (start, start)
     assert policy in (plan.warning or "")
+    assert plan.chosen  # so it is committed
     assert plan.incomplete is (committed is not None)  # a topic read for the first time misses nothing
 
 

@@ -99,6 +99,15 @@ def test_a_chosen_start_is_committed_before_any_record() -> None:
     assert stream.due_point is None
 
 
+def test_a_start_in_a_topic_made_anew_is_committed_below_what_was_committed() -> None:
+    stream = PartitionStream(Partition("bars", 0))
+    stream.begin(RebuildPlan(500, 500), 9)
+    assert stream.due_point is None
+    stream.reset(now=0.0)
+    stream.begin(RebuildPlan(120, 120, chosen=True), 10)
+    assert stream.due_point == CommitPoint(120, 120)
+
+
 def test_a_start_that_was_committed_is_not_committed_again(stream: PartitionStream) -> None:
     assert stream.due_point is None
     stream.accept(parsed(o5=GOOD))
