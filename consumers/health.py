@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
 import msgspec
 
+from stream_engine.config import ConfigError
 from stream_engine.instants import rfc3339
+
+log = logging.getLogger(__name__)
 
 STALE_AFTER_S = 15.0
 """A turn of the loop takes far less, also while a broker does not answer its lookups."""
@@ -27,15 +31,27 @@ class HealthFile:
     """Written by the consumer's loop about once a second, and gone after a clean stop."""
 
     def __init__(self, path: Path) -> None:
-        """The folder is made where it is absent. Raises OSError."""
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """The folder is made where it is absent. Raises ConfigError where it cannot be."""
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"kafka.health_file = {str(path)!r}: {error}") from error
         self._path = path
+        self._failed = False
 
     def write(self, now_ms: int, engine: str, kafka_silent_since_ms: int | None) -> None:
-        """A reader sees the old content or the new one, never a part."""
+        """A reader sees the old content or the new one, never a part. Where it cannot be written (a full disk,
+        say) the log says so once: the consumer goes on, and its health check fails."""
         beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-        beside.write_bytes(msgspec.json.encode(Health(os.getpid(), now_ms, engine, kafka_silent_since_ms)))
-        beside.replace(self._path)
+        try:
+            beside.write_bytes(msgspec.json.encode(Health(os.getpid(), now_ms, engine, kafka_silent_since_ms)))
+            beside.replace(self._path)
+        except OSError as error:
+            if not self._failed:
+                log.warning("kafka.health_file cannot be written, going on without: %s", error)
+            self._failed = True
+        else:
+            self._failed = False
 
     def remove(self) -> None:
         self._path.unlink(missing_ok=True)

@@ -18,14 +18,14 @@ from stream_engine.transport import EngineLink
 
 
 def run_consumer(config: Config, stop: threading.Event) -> None:
-    """Consume until ``stop`` is set. Raises BrokerUnreachable at the start, OffsetResetRequired, or a KafkaError
-    that trying again cannot help."""
+    """Consume until ``stop`` is set. Raises ConfigError or BrokerUnreachable at the start, OffsetResetRequired,
+    or a KafkaError that trying again cannot help."""
+    health = HealthFile(config.kafka.health_file)
     ensure_topics(config.kafka)
     source = KafkaSource(config.kafka, config.kafka.source_topics)
     letters = DeadLetterWriter(config.kafka)
     writers = letters, WindowWriter(config.kafka, letters=letters)
     link = EngineLink(config.transport)
-    health = HealthFile(config.kafka.health_file)
     if not config.kafka.standing_topic:
         Consumer(config, source, *writers, link, health=health).run(stop)
         return

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from consumers.health import STALE_AFTER_S, HealthFile, ailments
+from stream_engine.config import ConfigError
 
 NOW_MS = 1_700_000_000_000
 
@@ -45,3 +46,26 @@ def test_what_is_no_health_file_is_said(path: Path) -> None:
     path.write_bytes(b"\x00")
     (reason,) = ailments(path, NOW_MS)
     assert str(path) in reason
+
+
+def test_a_file_that_cannot_be_written_is_logged_once_and_again_after_it_could(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = HealthFile(path)
+    for _ in range(2):
+        path.parent.rmdir()
+        for _ in range(3):
+            file.write(NOW_MS, "welcomed", None)
+        path.parent.mkdir()
+        file.write(NOW_MS, "welcomed", None)
+        assert ailments(path, NOW_MS) == []
+        path.unlink()
+    assert [record.getMessage().partition(",")[0] for record in caplog.records] == [
+        "kafka.health_file cannot be written"
+    ] * 2
+
+
+def test_a_folder_that_cannot_be_made_names_the_setting(tmp_path: Path) -> None:
+    (tmp_path / "run").touch()
+    with pytest.raises(ConfigError, match=r"kafka\.health_file"):
+        HealthFile(tmp_path / "run" / "consumer.health")
