@@ -150,7 +150,7 @@ class Planner:
             max_deferrals=self._settings.max_deferrals,
         )
         self._count_skips(riders.skipped)
-        session.deferrals = session.deferrals + 1 if riders.deferred else 0
+        session.deferrals = session.deferrals + 1 if riders.gave_way else 0
         planned.deferred = riders.deferred
         self._place_riders(step, planned, riders.riding)
 

@@ -154,11 +154,13 @@ class Scheduler:
 @dataclass(frozen=True, slots=True)
 class Riders:
     """Which entries ride along with a commit. ``deferred`` run alone later; ``skipped`` have no room (the
-    headroom check of Alg. 1) and are not run for this version."""
+    headroom check of Alg. 1) and are not run for this version. ``gave_way`` where a deferred one waits for a
+    query, for more data or for a step with room: one that only has no room beside the others never rides."""
 
     riding: tuple[Entry, ...]
     deferred: tuple[Entry, ...]
     skipped: tuple[Entry, ...]
+    gave_way: bool
 
 
 def choose_riders(
@@ -183,15 +185,17 @@ def choose_riders(
     riding: list[Entry] = []
     deferred: list[Entry] = []
     skipped: list[Entry] = []
+    gave_way = False
     for entry in sorted(entries, key=lambda entry: not entry.every_commit):
         length = len(entry.tokens)
         if length > headroom:
             skipped.append(entry)
         elif patient and not entry.every_commit and (busy or length > step_room):
             deferred.append(entry)
+            gave_way = True
         elif sum(len(other.tokens) for other in riding) + length > headroom:
             deferred.append(entry)  # it fits, but not beside the others: alone, it reuses their cells
         else:
             riding.append(entry)
             step_room -= length
-    return Riders(tuple(riding), tuple(deferred), tuple(skipped))
+    return Riders(tuple(riding), tuple(deferred), tuple(skipped), gave_way)

@@ -182,6 +182,14 @@ def test_what_asked_for_every_commit_has_the_first_claim_on_the_cells() -> None:
     assert [one.key for one in chosen.deferred] == [""]
 
 
+def test_only_what_gives_way_counts_as_patience() -> None:
+    assert not riders(entry(3), entry(4, "q"), headroom=6).gave_way  # "q" never fits beside the header
+    assert not riders(entry(3), entry(4, "q"), headroom=6, deferrals=2, query_waits=True).gave_way
+    assert not riders(entry(9), headroom=6, query_waits=True).gave_way
+    assert riders(entry(3), entry(4, "q"), headroom=6, query_waits=True).gave_way
+    assert riders(entry(3), entry(4, "q"), step_room=5).gave_way
+
+
 def test_the_step_is_shared_in_order() -> None:
     chosen = riders(entry(3), entry(4, "q"), entry(2, "r"), step_room=5)
     assert [one.key for one in chosen.riding] == ["", "r"]
