@@ -6,6 +6,7 @@ is read as well, because every Kafka user already has it set.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import tempfile
@@ -244,7 +245,7 @@ class RiskSettings:
         _require(0 <= self.budget < 1, "risk.budget", "less than 1, not negative", self.budget)
         _require(0 < self.level < 1, "risk.level", "between 0 and 1", self.level)
         for name in ("horizon", "tau_step"):
-            _require(getattr(self, name) > 0, f"risk.{name}", "positive", getattr(self, name))
+            _require(0 < getattr(self, name) < math.inf, f"risk.{name}", "positive, finite", getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,26 +25,32 @@ _AUXILIARIES = frozenset(
 _WORD = re.compile(r"\w+(?:'\w+)?|[^\w\s]")
 _IS = re.compile(r"\b(what|where|how|which|it|that|there|here|who|when|why)'s\b")
 _ENDS = "?.!"
+MOST_WORDS = 64
+"""Words and marks of a question that is looked into: nobody needs more to ask one thing."""
 _MENTION = "\0"
 
 
 def core(question: str, session: str = "", window_bars: int = 0) -> tuple[str, ...] | None:
     """The question's words without greetings, `please`, `right now` and the session's own name; None where it
-    names something else in capitals, as symbols are written.
+    names something else in capitals, as symbols are written, or is too long to be one question.
 
     Punctuation inside the question stays: it may part several questions."""
-    text = unicodedata.normalize("NFKC", question).replace("’", "'").replace("‘", "'").replace(_MENTION, " ")
+    # Single blanks only: the patterns below are then quick on any text.
+    text = " ".join(unicodedata.normalize("NFKC", question).replace(_MENTION, " ").split())
+    text = text.replace("’", "'").replace("‘", "'")
     if session:
         for pattern in _mentions(session):
             text = pattern.sub(_MENTION, text)
-        text = re.sub(rf"^\s*{_MENTION}\s*[:,-]\s*", "", text)
-        text = re.sub(rf"\s*[,]?\s+(?:of|for|in|on|with)\s+{_MENTION}(?!')", "", text)
-        text = re.sub(rf"^\s*{_MENTION}\s+(?!is\b|was\b|has\b|did\b|are\b)", "", text)
+        text = re.sub(rf"^ ?{_MENTION} ?[:,-] ?", "", text)
+        text = re.sub(rf" ?,? (?:of|for|in|on|with) {_MENTION}(?!')", "", text)
+        text = re.sub(rf"^ ?{_MENTION} (?!is\b|was\b|has\b|did\b|are\b)", "", text)
         text = text.replace(f"{_MENTION}'s", " its ").replace(_MENTION, " it ")
     if any(letter.islower() for letter in text) and re.search(r"\b[A-Z][A-Z]+\b", text):
         return None
     text = _IS.sub(r"\1 is", text.casefold()).replace("n't", " not")
     words = _WORD.findall(text)
+    if len(words) > MOST_WORDS:
+        return None
     while words and words[-1] in _ENDS:
         words.pop()
     tails: tuple[str, ...] = TAILS

@@ -33,6 +33,8 @@ def rate_bounds(count: int, faults: int, guess: float, level: float) -> tuple[fl
     mixture = _log_beta(a + faults, b + count - faults) - _log_beta(a, b) + math.log(level)
 
     def excluded(rate: float) -> bool:
+        if not 0.0 < rate < 1.0:  # an end of the bisection: the estimate lies inside, so the ends are excluded
+            return True
         likelihood = faults * math.log(rate) if faults else 0.0
         likelihood += (count - faults) * math.log1p(-rate) if faults < count else 0.0
         return mixture >= likelihood

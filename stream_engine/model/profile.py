@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,6 +69,8 @@ class Profile:
         unknown = (set(self.tau) | set(self.questions)) - set(names)
         if unknown:
             raise ValueError(f"profile {self.name!r}: tau or questions name unknown classes {sorted(unknown)}")
+        if not all(math.isfinite(tau) for tau in self.tau.values()):
+            raise ValueError(f"profile {self.name!r}: every tau must be finite")
 
     @classmethod
     def load(cls, directory: Path) -> Profile:

@@ -56,3 +56,10 @@ def test_forms() -> None:
     assert not polar(())
     assert several(("what", "is", "the", "trend", ",", "is", "it", "fading"))
     assert not several(("is", "it", "up", "or", "down"))
+
+
+@pytest.mark.parametrize("text", ["a" + " " * 4000 + "b", "so," * 1365 + "x", "," * 4096, "the " * 1000 + "trend"])
+def test_a_long_text_is_looked_at_once(text: str) -> None:
+    """A pattern that tries every split of a run of blanks would take minutes here."""
+    words = core(text, "AAPL", 32)
+    assert words is None or len(words) <= 2

@@ -122,3 +122,10 @@ def test_one_fault_alone_is_no_evidence() -> None:
 def test_a_budget_of_any_size_has_alternatives_above_it(budget: float) -> None:
     detector = ChangeDetector(budget, LEVEL, 100)
     assert delay(detector, 1.0, random.Random(0), 1_000) is not None
+
+
+def test_bounds_of_a_tiny_budget_are_numbers() -> None:
+    """The interval's upper end rounds to 1: nothing may fail on the way there."""
+    for guess in (1e-3, 3e-4, 1e-5, 1e-9):
+        lower, upper = rate_bounds(6, 5, guess, 0.05)
+        assert 0.0 < lower < 5 / 6 < upper <= 1.0
