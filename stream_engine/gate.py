@@ -83,9 +83,9 @@ class Gate:
     ) -> GateDecision:
         """Alg. 2 for a question of ``question_class`` and a valid ready distribution.
 
-        The answer must belong to the question's class, where it has one. ``exact`` says that the question's
-        token sequence is the pre-positioned one to the last token: the full path would compute the very same logits,
-        so nothing else is tested. Otherwise that class must be open, and ``gap > tau`` by more than the noise.
+        ``exact`` says that the question's token sequence is the pre-positioned one to the last token: the
+        full path would compute the very same logits, so only the set test applies. Otherwise the answer must
+        also belong to the question's class, that class must be open, and ``gap > tau`` by more than the noise.
         """
         answer = self.answers.get(ready.top1)
         policy = None if exact or question_class is None else self.classes.get(question_class)
@@ -128,10 +128,10 @@ class Gate:
             return GateReason.GAP  # logits that are not numbers have no argmax to serve
         if answer is None:
             return GateReason.NOT_IN_SET
-        if answer.question_class != question_class and not (exact and question_class is None):
-            return GateReason.OTHER_CLASS
         if exact:
             return GateReason.FIRED
+        if answer.question_class != question_class:
+            return GateReason.OTHER_CLASS
         if policy is None or not policy.open:
             return GateReason.CLOSED
         if abs(ready.gap - policy.tau) <= self.noise:

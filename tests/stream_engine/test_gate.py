@@ -82,11 +82,6 @@ def test_exact_entries_take_the_set_test_only() -> None:
     assert gate().decide(ready(top1=CALM, gap=0.01), None, exact=True).word == "calm"
 
 
-def test_an_exact_entry_of_a_class_is_not_answered_by_another_ones_word() -> None:
-    assert gate().decide(ready(top1=CALM), TREND, exact=True).reason is GateReason.OTHER_CLASS
-    assert gate().decide(ready(top1=CALM), None, exact=True).fires
-
-
 def test_exact_entries_of_broken_logits_do_not_fire() -> None:
     assert not gate().decide(ready(gap=math.nan), TREND, exact=True).fires
 
