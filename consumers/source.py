@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.errors import (
     FencedInstanceIdError,
+    InconsistentGroupProtocolError,
     KafkaError,
     LogTruncationError,
     NoOffsetForPartitionError,
@@ -39,6 +40,7 @@ T = TypeVar("T")
 LOOKUP_TIMEOUT_MS = 5_000
 ENDS_TIMEOUT_MS = 500
 RETRY_PAUSE_S = 0.2
+OTHER_VERSION_PAUSE_S = 2.0
 JOINING_POLL_MS = 500
 SILENT_AFTER_S = 10.0
 """Three times the heartbeats' interval, which a reachable group coordinator answers each."""
@@ -89,6 +91,7 @@ class KafkaSource:
         self._member = settings.group_id, settings.group_instance_id
         self._assignor = TopicSpreadAssignor()
         self._heard = time.monotonic()
+        self._other_version = False
         self._events: queue.SimpleQueue[SourceEvent] = queue.SimpleQueue()
         self._commits: queue.SimpleQueue[dict[Partition, CommitPoint] | Exception] = queue.SimpleQueue()
         self._on_revoke: Mapping[Partition, CommitPoint] = {}
@@ -130,6 +133,9 @@ class KafkaSource:
             return {}
         except FencedInstanceIdError:
             raise InstanceIdTaken(*self._member) from None
+        except InconsistentGroupProtocolError:
+            self._await_other_version()
+            return {}
         except RetriableError as error:
             log.warning("polling failed, trying again: %s: %s", type(error).__name__, error)
             time.sleep(RETRY_PAUSE_S)
@@ -137,6 +143,14 @@ class KafkaSource:
         if polled:
             self._heard = time.monotonic()
         return {Partition(*tp): [_raw(record) for record in records] for tp, records in polled.items()}
+
+    def _await_other_version(self) -> None:
+        """Its members know no assignor of ours, so that the group refuses us as long as one of them is in it."""
+        self._heard = time.monotonic()
+        if not self._other_version:
+            log.warning("another version of the consumer is in group %s; waiting for it to leave", self._member[0])
+        self._other_version = True
+        time.sleep(OTHER_VERSION_PAUSE_S)
 
     def silent_since(self) -> float | None:
         """Since when, on the monotonic clock, no broker has answered us; None while they do.
@@ -277,6 +291,7 @@ class KafkaSource:
 
     def _assigned(self, partitions: Iterable[Any]) -> None:
         self._heard = time.monotonic()
+        self._other_version = False
         for tp in partitions:
             self._set_paused(Partition(*tp), True)
             self._events.put(SourceEvent(Change.ASSIGNED, Partition(*tp)))
