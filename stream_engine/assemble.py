@@ -138,10 +138,11 @@ def build_gate(builder: Builder, calibration: Calibration | None = None) -> Gate
 
 
 def build_monitor(
-    settings: RiskSettings, builder: Builder, gate: Gate, calibration: Calibration | None
+    settings: RiskSettings, gate: Gate, calibration: Calibration | None, identity: Identity
 ) -> RiskMonitor:
-    """The watch over a gate. What it has raised or closed is remembered for this very gate of this very model."""
-    name = f"{builder.profile.digest()}/{gate.calibration}/{sorted(gate.classes.items())}"
+    """The watch over a gate. What it has raised or closed is remembered for this very gate of this very model:
+    other weights, an adapter or another precision make it another one, with a calibration or without."""
+    name = f"{identity.digest()}/{gate.calibration}/{sorted(gate.classes.items())}"
     return RiskMonitor(settings, gate.classes, calibration, RiskMemory(settings.state_file, name))
 
 
@@ -184,7 +185,8 @@ def build_engine(
     runner = load_runner(settings, builder, shape)
     writer = risk = None
     if board is not None:
-        risk = build_monitor(board.risk, builder, gate, calibration)
+        identity = calibration.identity if calibration else model_identity(settings, builder)
+        risk = build_monitor(board.risk, gate, calibration, identity)
         writer = BoardWriter.create(
             board.board.path,
             board_meta(builder.profile, gate),

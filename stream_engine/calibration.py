@@ -38,6 +38,10 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dtype: str
     quantization: str
 
+    def digest(self) -> str:
+        """Hash of all of it (hex, 32 digits)."""
+        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:32]
+
 
 class SeriesFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One series that windows were taken from: hash of its bars, number of windows, span in event time (RFC 3339;

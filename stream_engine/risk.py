@@ -7,6 +7,7 @@ only with another calibration.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,8 @@ from stream_engine.gate import ClassGate
 from stream_engine.messages import CalibrationFacts, ClassRisk
 from stream_engine.risk_memory import RiskMemory
 from stream_engine.sequential import ChangeDetector, rate_bounds
+
+log = logging.getLogger(__name__)
 
 DEFAULT_BUDGET = 0.02
 BOUNDS_LEVEL = 0.05
@@ -126,6 +129,8 @@ class RiskMonitor:
         for name, state in (memory.load() if memory else {}).items():
             if name in self.classes:
                 self.classes[name].state = RiskState(state)
+                if self.classes[name].state is not RiskState.OPEN:
+                    log.warning("class %s: %s, as before the restart (risk.state_file)", name, state)
 
     @property
     def moved(self) -> bool:

@@ -18,7 +18,7 @@ import pytest
 import uvicorn
 
 from query_api.app import create_app
-from stream_engine.assemble import build_gate, build_monitor
+from stream_engine.assemble import build_gate, build_monitor, model_identity
 from stream_engine.board import BoardWriter
 from stream_engine.budget import BudgetShape
 from stream_engine.commands.sse import EventFollower, ServerEvent
@@ -68,7 +68,7 @@ def planted_engine(config: Config) -> Callable[[Callable[[Event], None]], Engine
         gate, shape = build_gate(builder), BudgetShape(4 * 1024, 4, 256, len(builder.prefix))
         board = BoardWriter.create(config.board.path, board_meta(builder.profile, gate), 16, 64, 4, 60.0)
         publication = Publication(board, builder.profile, gate)
-        monitor = build_monitor(config.risk, builder, gate, None)
+        monitor = build_monitor(config.risk, gate, None, model_identity(config.engine, builder))
         return Engine(config.engine, builder, Planted(builder), shape, gate, publication, emit, monitor)
 
     return build

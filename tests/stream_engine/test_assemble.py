@@ -10,9 +10,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stream_engine.assemble import budget_shape, build_gate, load_calibration, model_directory, model_identity
+from stream_engine.assemble import (
+    budget_shape,
+    build_gate,
+    build_monitor,
+    load_calibration,
+    model_directory,
+    model_identity,
+)
 from stream_engine.calibration import CALIBRATION_FILE, Calibration, ClassCalibration
-from stream_engine.config import ConfigError, EngineSettings
+from stream_engine.config import ConfigError, EngineSettings, RiskSettings
 from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.profile import EMBEDDED
 
@@ -122,3 +129,22 @@ def test_a_calibration_of_another_model_is_refused_with_what_differs(
         load_calibration(settings, builder)
     assert "engine.calibration = 'none'" in str(error.value)
     assert "dtype" not in str(error.value)
+
+
+def test_what_the_watch_has_closed_is_remembered_of_that_model_only(
+    calibrated: tuple[EngineSettings, Calibration], builder: TokenBuilder, tmp_path: Path
+) -> None:
+    """Without a calibration, which would refuse another model, as well."""
+    settings, gate = replace(calibrated[0], calibration="none"), build_gate(builder)
+    risk = RiskSettings(state_file=tmp_path / "risk.json")
+
+    def moved(served: EngineSettings) -> bool:
+        return build_monitor(risk, gate, None, model_identity(served, builder)).moved
+
+    first = build_monitor(risk, gate, None, model_identity(settings, builder))
+    first.advance(first.classes["trend"])
+    assert moved(settings)
+    assert not moved(replace(settings, dtype="bfloat16"))
+    assert not moved(replace(settings, quantization="int8"))
+    (tmp_path / "model.safetensors").write_bytes(b"other weights")
+    assert not moved(settings)

@@ -88,7 +88,9 @@ def test_the_budget_is_the_calibrations_unless_it_is_set() -> None:
     assert monitor.facts.digest == calibration.digest()
 
 
-def test_what_is_closed_stays_closed_over_a_restart_but_not_under_another_gate(tmp_path: Path) -> None:
+def test_what_is_closed_stays_closed_over_a_restart_but_not_under_another_gate(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path, classes = tmp_path / "state" / "risk.json", {"trend": ClassGate(1.0), "volume": ClassGate(3.0)}
 
     def start(of: str = "gate a") -> RiskMonitor:
@@ -96,11 +98,14 @@ def test_what_is_closed_stays_closed_over_a_restart_but_not_under_another_gate(t
 
     first = start()
     assert not first.moved
+    assert "before the restart" not in caplog.text
     first.advance(first.classes["trend"])
     assert start().gates() == {"trend": ClassGate(1.75), "volume": ClassGate(3.0)}
     second = start()
     second.advance(second.classes["trend"])
     third = start()
+    assert "class trend: CLOSED, as before the restart (risk.state_file)" in caplog.text
+    assert "class volume" not in caplog.text
     assert third.moved
     assert third.classes["trend"].state is RiskState.CLOSED
     assert third.classes["volume"].state is RiskState.OPEN
