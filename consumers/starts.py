@@ -42,6 +42,7 @@ class Starts:
         self._send = send
         self._planned: dict[Partition, _Start] = {}
         self._generation = 0
+        self._plan_at = 0.0
 
     def forget(self, partition: Partition) -> None:
         """It is no longer ours, or starts anew: what was planned does not hold."""
@@ -49,20 +50,23 @@ class Starts:
 
     def begin(self, stream: PartitionStream, now: float) -> bool:
         """Decide where to start, have the windows read, then seek there and tell the engine; called again until it
-        returns True, or the stream's ``retry_at`` says when. Raises OffsetResetRequired, WindowsTopicTooSmall."""
+        returns True, or the stream's ``retry_at`` says when. ``now`` is the monotonic clock's at the start of the
+        turn: once the broker has not answered, nothing else is looked up in that turn. Raises OffsetResetRequired,
+        WindowsTopicTooSmall."""
         if self._windows.deleting(stream.partition):
             return False
         start = self._planned.get(stream.partition)
         try:
             if start is None:
-                if len(self._planned) < MAX_LOADS:
+                if len(self._planned) < MAX_LOADS and now >= self._plan_at:
                     self._planned[stream.partition] = self._plan(stream)
                 return False
             stored = start.windows.result()
         except SourceUnavailable as error:
             log.warning("%s cannot start yet: %s", stream.partition, error)
             self.forget(stream.partition)
-            stream.retry_at = now + LOOKUP_RETRY_S
+            # Not of ``now``: a lookup may have waited for seconds, and others in the same turn would as well.
+            stream.retry_at = self._plan_at = time.monotonic() + LOOKUP_RETRY_S
             return False
         if stored is None:
             return False

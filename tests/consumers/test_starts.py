@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from consumers.consumer import Consumer
-from consumers.source import Change, Partition, SourceEvent
-from consumers.starts import MAX_LOADS
+from consumers.engine_watch import EngineWatch
+from consumers.source import Change, Partition, SourceEvent, SourceUnavailable
+from consumers.starts import LOOKUP_RETRY_S, MAX_LOADS
 from consumers.stream import StreamState
 from consumers.windows import StoredWindows
 from stream_engine.config import Config, KafkaSettings
@@ -34,6 +36,7 @@ class Source:
     def __init__(self) -> None:
         self.changes: list[SourceEvent] = []
         self.looked_up: list[Partition] = []
+        self.silent = False
 
     def events(self) -> list[SourceEvent]:
         changes, self.changes = self.changes, []
@@ -41,6 +44,9 @@ class Source:
 
     def committed(self, partition: Partition) -> None:
         self.looked_up.append(partition)
+        if self.silent:
+            self.wait(partition)
+            raise SourceUnavailable("no answer")
 
     def bounds(self, _: Partition) -> tuple[int, int]:
         return 0, 5
@@ -69,7 +75,7 @@ class Source:
     def nothing(self, *_: Any) -> None:
         pass
 
-    flow = commit = commit_on_revoke = nothing
+    flow = commit = commit_on_revoke = wait = nothing
 
 
 class Bench:
@@ -135,3 +141,29 @@ def test_bars_that_come_while_trades_are_loading_have_their_places(bench: Bench)
     for _ in range(5):
         bench.turn()
     assert bench.streaming() == {bench.kafka.bars_topic, bench.kafka.trades_topic}
+
+
+def test_a_broker_that_does_not_answer_is_asked_once_a_turn(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=1000.0)
+    bench.consumer._watch = EngineWatch(clock.now)
+    for module in ("consumers.consumer.time", "consumers.starts.time"):
+        monkeypatch.setattr(module, SimpleNamespace(monotonic=lambda: clock.now, time_ns=time.time_ns))
+    bench.source.silent = True
+
+    def wait(_: Partition) -> None:
+        clock.now += 5.0
+
+    monkeypatch.setattr(bench.source, "wait", wait)
+    bench.assign(bench.kafka.bars_topic)
+    bench.turn("boot-1")
+    for turn in range(1, 4):
+        bench.turn("boot-1")
+        assert len(bench.source.looked_up) == turn
+        bench.turn("boot-1")
+        assert len(bench.source.looked_up) == turn  # a pause, of the clock after the lookup
+        clock.now += LOOKUP_RETRY_S
+    bench.source.silent = False
+    bench.turn("boot-1")
+    assert len(bench.source.looked_up) == 3 + MAX_LOADS
+    bench.turn("boot-1")
+    assert bench.streaming() == {bench.kafka.bars_topic}
