@@ -91,6 +91,8 @@ class KafkaSource:
         self._member = settings.group_id, settings.group_instance_id
         self._assignor = TopicSpreadAssignor()
         self._heard = time.monotonic()
+        self._silent_from: float | None = None
+        self._session_timeout_s = settings.session_timeout_ms / 1000
         self._other_version = False
         self._events: queue.SimpleQueue[SourceEvent] = queue.SimpleQueue()
         self._commits: queue.SimpleQueue[dict[Partition, CommitPoint] | Exception] = queue.SimpleQueue()
@@ -156,10 +158,16 @@ class KafkaSource:
         """Since when, on the monotonic clock, no broker has answered us; None while they do.
 
         kafka-python says nothing of a broker that is away, and goes on trying. When it last received something is
-        told by its heartbeats only, which it keeps to itself."""
+        told by its heartbeats only, which it keeps to itself. It sends none while it joins, and the group may wait
+        for a member that is gone until that one's session ends."""
         heartbeat: float = self._consumer._coordinator.heartbeat.last_receive
         heard = max(self._heard, heartbeat)
-        return heard if time.monotonic() - heard > SILENT_AFTER_S else None
+        joined = self._consumer.group_metadata().state == MemberState.STABLE
+        patience = SILENT_AFTER_S if joined else SILENT_AFTER_S + self._session_timeout_s
+        # Said once, it stays: the membership also ends because of the silence.
+        silent = heard == self._silent_from or time.monotonic() - heard > patience
+        self._silent_from = heard if silent else None
+        return self._silent_from
 
     def events(self) -> list[SourceEvent]:
         """Assignments and revocations since the last call, in order."""

@@ -9,7 +9,7 @@ import pytest
 from kafka.errors import InconsistentGroupProtocolError
 from kafka.structs import MemberState
 
-from consumers.source import Change, KafkaSource, Partition
+from consumers.source import SILENT_AFTER_S, Change, KafkaSource, Partition
 from stream_engine.config import KafkaSettings
 
 SETTINGS = KafkaSettings()
@@ -74,3 +74,25 @@ def test_another_version_in_the_group_is_waited_for(
     source.poll(50, 1)
     (event,) = source.events()
     assert (event.change, event.partition) == (Change.ASSIGNED, Partition(SETTINGS.bars_topic, 0))
+
+
+def test_a_group_that_is_slow_to_join_is_no_silent_broker(source: KafkaSource, clock: Any) -> None:
+    since, session_s = clock.now, SETTINGS.session_timeout_ms / 1000
+    clock.now = since + SILENT_AFTER_S + session_s
+    assert source.silent_since() is None
+    clock.now += 1.0
+    assert source.silent_since() == since
+
+
+def test_a_member_without_heartbeats_is_told_of_the_silence_until_it_ends(source: KafkaSource, clock: Any) -> None:
+    source.poll(50, 1)
+    heartbeat = source._consumer._coordinator.heartbeat
+    since = heartbeat.last_receive = clock.now + 3.0
+    clock.now = since + SILENT_AFTER_S
+    assert source.silent_since() is None
+    clock.now += 1.0
+    assert source.silent_since() == since
+    source._consumer.state = MemberState.UNJOINED  # its session has ended meanwhile
+    assert source.silent_since() == since
+    heartbeat.last_receive = clock.now
+    assert source.silent_since() is None
