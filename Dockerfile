@@ -3,7 +3,7 @@
 #   docker build --target engine -t stream-engine:engine --build-arg TORCH_BACKEND=cpu .
 FROM python:3.11-slim-bookworm AS base
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-RUN useradd --uid 10001 --create-home stream && install -d -o stream -g stream -m 0770 /board \
+RUN useradd --uid 10001 --create-home stream && install -d -o stream -g stream -m 0770 /board /state \
     && pip install --no-cache-dir "uv>=0.9"
 WORKDIR /app
 # Dependencies before the source: a change of the source does not install them again.

@@ -20,6 +20,7 @@ from stream_engine.config import Config
 
 ROOT = Path(__file__).parents[1]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = [name for name, service in SERVICES.items() if "build" in service]
 
@@ -50,12 +51,12 @@ def test_variables_are_settings(name: str) -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_build_targets_are_stages(name: str) -> None:
-    stages = re.findall(r"^FROM \S+ AS (\w+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    stages = re.findall(r"^FROM \S+ AS (\w+)$", DOCKERFILE, re.MULTILINE)
     assert SERVICES[name]["build"]["target"] in stages
 
 
 def test_images_run_as_a_plain_user() -> None:
-    stages = re.split(r"^FROM ", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
+    stages = re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)
     for stage in stages[1:]:
         if not stage.splitlines()[0].endswith(" AS base"):
             assert re.search(r"^USER (?!root)\w+$", stage, re.MULTILINE)
@@ -123,5 +124,15 @@ def test_waits_and_volumes_refer_to_what_is_there() -> None:
             assert wait["condition"] != "service_healthy" or "healthcheck" in SERVICES[other], (name, other)
         for volume in service.get("volumes", []):
             assert volume.partition(":")[0] in COMPOSE["volumes"]
-    board = {volume for name in ("engine", "api") for volume in SERVICES[name]["volumes"]}
-    assert board == {"board:/board"}
+    assert SERVICES["engine"]["volumes"] == ["board:/board", "state:/state"]
+    assert SERVICES["api"]["volumes"] == ["board:/board"]
+
+
+def test_what_risk_control_has_closed_outlives_the_engines_container() -> None:
+    folder = Config.load(env=SERVICES["engine"]["environment"]).risk.state_file.parent
+    assert f"state:{folder}" in SERVICES["engine"]["volumes"]
+    assert COMPOSE["volumes"]["state"] is None, "a plain volume, which the restart of a machine leaves alone"
+    # A new volume takes the owner of the folder that it covers.
+    owned = re.search(r"install -d -o stream -g stream -m 0770 (.*?) *\\$", DOCKERFILE, re.MULTILINE)
+    assert owned is not None
+    assert str(folder) in owned[1].split()
