@@ -9,7 +9,7 @@ import shutil
 import signal
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
@@ -37,8 +37,9 @@ def run(config: Config) -> None:
     Raises SystemExit with a status other than 0 where the address is taken or a worker cannot start.
     """
     api = config.api
+    noted: list[signal.Signals] = []
     settings = uvicorn.Config(
-        partial(serving_app, config),
+        partial(serving_app, config, noted),
         factory=True,
         workers=api.workers,
         loop="uvloop",
@@ -56,7 +57,7 @@ def run(config: Config) -> None:
     started = {"event": "api_listening", "host": host, "port": port, "workers": api.workers, "pid": os.getpid()}
     log.info(json.dumps(started))
     if api.workers == 1:
-        with _stop_signals_return():
+        with _stop_signals_noted(noted):
             uvicorn.Server(settings).run(sockets=[listener])
         return
     with _metrics_folder():
@@ -76,11 +77,14 @@ def listen(host: str, port: int) -> socket.socket:
         raise SystemExit(f"cannot listen on {host}:{port}: {error.strerror}") from None
 
 
-def serving_app(config: Config) -> FastAPI:
-    """The application as a server runs it, made in the process that serves."""
+def serving_app(config: Config, noted: Sequence[signal.Signals] = ()) -> FastAPI:
+    """The application as a server runs it, made in the process that serves, once the server has its handlers;
+    ``noted`` are the signals that came before."""
     app = create_app(config)
     for number in (signal.SIGINT, signal.SIGTERM):
         _end_streams_on(number, app)
+    for number in noted:
+        signal.raise_signal(number)
     return app
 
 
@@ -98,23 +102,18 @@ def _end_streams_on(number: signal.Signals, app: FastAPI) -> None:
     signal.signal(number, stop)
 
 
-class _Stopped(BaseException):
-    """A stop signal came while the server had no handler of its own."""
-
-
 @contextmanager
-def _stop_signals_return() -> Iterator[None]:
-    """A stop ends the block cleanly: one that comes before the server listens to signals, and the one that the
-    server raises once more when it is done."""
+def _stop_signals_noted(noted: list[signal.Signals]) -> Iterator[None]:
+    """Signals that come before the server has its handlers are kept for it; the one that it raises once more when
+    it is done has no further effect: a stop is a clean return. Nothing is raised: an exception out of a handler
+    may be swallowed, wherever the main thread happens to be."""
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise _Stopped
+    def note(number: int, frame: FrameType | None) -> None:
+        noted.append(signal.Signals(number))
 
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
-    except _Stopped:
-        pass
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
