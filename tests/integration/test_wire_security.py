@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -123,13 +124,12 @@ def round_trip(settings: KafkaSettings, prefix: str) -> None:
     source = KafkaSource(settings, [settings.bars_topic])
     try:
         polled: list[bytes | None] = []
-        for _ in range(60):
+        deadline = time.monotonic() + 60.0
+        while not polled and time.monotonic() < deadline:
             for event in source.events():
                 source.seek(event.partition, 0)
                 source.flow({event.partition})
             polled += [record.key for records in source.poll(500, 10).values() for record in records]
-            if polled:
-                break
     finally:
         source.close(5.0)
     assert polled == [b"AAPL"]
