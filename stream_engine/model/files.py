@@ -110,9 +110,12 @@ def _unpacked(path: Path, fetch: bool) -> Path:
     if not folder.is_dir():
         if not fetch:
             raise ModelNotFound(f"{path} was not unpacked yet")
-        from stream_engine.model.gguf import unpack
+        from stream_engine.model.gguf import UnpackError, unpack
 
-        unpack(path, folder)
+        try:
+            unpack(path, folder)
+        except UnpackError as error:
+            raise ModelNotFound(str(error)) from error
     return folder
 
 

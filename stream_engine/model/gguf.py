@@ -6,13 +6,11 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from stream_engine.model.files import ModelNotFound
-
 WIDTH = "float16"
 """Of the unpacked weights: the scales in the file are of this width."""
 
 
-class UnpackError(ModelNotFound):
+class UnpackError(ValueError):
     """The file is no model that can be served; the message says why."""
 
 

@@ -11,7 +11,6 @@ from stream_engine.assemble import model_builder, model_files
 from stream_engine.config import ConfigError, EngineSettings
 from stream_engine.model import files, gguf
 from stream_engine.model.files import ADAPTER_FILE, GENERAL, ModelNotFound, find_model
-from stream_engine.model.gguf import UnpackError
 from stream_engine.model.profile import EMBEDDED
 
 
@@ -129,7 +128,7 @@ def test_a_gguf_file_is_unpacked_once(tmp_path: Path, cache: Path, monkeypatch: 
 def test_a_file_that_is_no_gguf_is_told_so(tmp_path: Path, cache: Path) -> None:
     file = tmp_path / "odd.gguf"
     file.write_bytes(b"not a model at all")
-    with pytest.raises(UnpackError, match="cannot be read as GGUF"):
+    with pytest.raises(ModelNotFound, match="cannot be read as GGUF"):
         find_model(str(file))
     assert not any(cache.iterdir()), "no half of it is left"
     with pytest.raises(ConfigError, match=r"engine\.model = .*odd\.gguf.*cannot be read as GGUF"):
