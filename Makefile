@@ -42,7 +42,7 @@ test: setup
 
 chaos: setup
 	STREAM_ENGINE_CHAOS_ROUNDS=$${STREAM_ENGINE_CHAOS_ROUNDS:-200} \
-	STREAM_ENGINE_CHAOS_SEED=$${STREAM_ENGINE_CHAOS_SEED:-random} $(BIN)/pytest -s tests/integration/test_chaos.py
+	STREAM_ENGINE_CHAOS_SEED=$${STREAM_ENGINE_CHAOS_SEED:-random} $(BIN)/pytest -s --timeout 0 tests/integration/test_chaos.py
 
 demo: setup
 	$(BIN)/stream-engine demo
