@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-
-@pytest.fixture
-def quiet_clients() -> Iterator[None]:
-    """A refused connection is logged with its exception, which keeps kafka-python's socket as long as pytest keeps
-    the log: then its warning comes after the test that knows of it."""
-    logger = logging.getLogger("kafka")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    yield
-    logger.setLevel(before)
 
 
 @pytest.fixture(scope="session")

@@ -77,8 +77,6 @@ def report(scene: Scene, recoveries: dict[str, list[float]]) -> str:
     )
 
 
-@pytest.mark.usefixtures("quiet_clients")
-@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # kafka-python's, where a broker is away
 def test_a_service_that_is_killed_again_and_again_is_as_if_it_never_was() -> None:
     print(f"chaos: seed {SEED}, {ROUNDS} rounds", flush=True)
     chance = random.Random(SEED)

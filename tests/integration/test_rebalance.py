@@ -67,8 +67,6 @@ def test_consumers_join_and_leave_under_load(kafka: Any) -> None:
         assert deployment.log("engine").count("engine ready") == 1
 
 
-@pytest.mark.usefixtures("quiet_clients")
-@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # kafka-python's, where a broker is away
 def test_a_broker_that_is_stopped_and_started_is_waited_for() -> None:
     with (
         TemporaryKafka() as broker,
