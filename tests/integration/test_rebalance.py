@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
 from stream_engine.localkafka import TemporaryKafka
