@@ -34,7 +34,7 @@ from stream_engine.commands.training_view import watch_training
 @click.option("--amp/--no-amp", default=True, show_default=True, help="Products in bfloat16.")
 @click.option("--stop-after", type=click.IntRange(1), help="End early at this step, with a checkpoint.")
 @click.option("--base", help="Model to tune instead (as engine.model names it). Needs --lora.")
-@click.option("--lora", is_flag=True, help="Train a LoRA adapter of --base: 270 steps of 8 series by default.")
+@click.option("--lora", is_flag=True, help="Train a LoRA adapter of --base: 900 steps of 8 series by default.")
 def train(
     out: Path,
     profile_dir: Path | None,

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from stream_engine.commands.options import Failure
 from stream_engine.commands.training_view import watch_training
 
-TAKEN = ("steps", "batch", "peak_rate", "seed", "shards")
+TAKEN = ("steps", "batch", "peak_rate", "seed")
 """Options of ``train`` that mean the same here; the others are refused."""
 
 
@@ -28,8 +28,6 @@ def train_adapter(base: str, out: Path, stop_after: int | None) -> None:
         config = LoraTrainConfig(base=find_model(base), out=out, **given)
     except ModelNotFound as error:
         raise Failure(f"--base {base}: {error}") from error
-    if config.batch % config.shards:
-        raise click.UsageError(f"--batch {config.batch} is no multiple of --shards {config.shards}")
     folder = watch_training(
         f"adapter of {base}",
         stop_after or config.steps,

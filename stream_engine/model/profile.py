@@ -18,7 +18,7 @@ PROFILE_FILE = "profile.json"
 QUESTIONS_FILE = "questions.txt"
 TOKENIZER_FILE = "tokenizer.json"
 
-TEXT_RENDERING = "text-1"
+TEXT_RENDERING = "text-2"
 """Version of the rendering through a model's own chat template (`text_builder.py`)."""
 
 

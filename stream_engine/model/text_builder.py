@@ -1,4 +1,4 @@
-"""Any instruct model's rendering: its own chat template and tokenizer, closes as numbers of three digits."""
+"""Any instruct model's rendering: its own chat template and tokenizer, closes as signed numbers of two digits."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from stream_engine.model.fast_set import NoSingleToken, surface_forms
 from stream_engine.model.frame import BarArrays, RegionFrame
 from stream_engine.model.profile import Profile
 
-LEVELS_A_UNIT = 4
-"""A level is a quarter of the region's unit."""
+LEVELS_A_UNIT = 2
+"""A level is half of the region's unit."""
 
-CENTRE = 500
-"""Level of the reference price. Levels have three digits: numbers of one width compare digit by digit."""
+MAX_LEVEL = 99
+"""Largest level either side of the reference. A sign and two digits: what a trend hangs on, the side of the
+reference and how far, is in tokens of their own, and every number has as many of them."""
 
 _DATA, _ANSWER, _NEXT = "@@data@@", "@@answer@@", "@@next@@"
 
 
 class TextBuilder:
-    """Renders a session as one chat: system text, an open user turn with one number a bar, the entries.
+    """Renders a session as one chat: system text, an open user turn with one signed number a bar, the entries.
 
     The surface of `rendering.Builder`. A bar is its close alone; open, high, low and volume are not shown.
     """
@@ -85,13 +86,14 @@ class TextBuilder:
                 self.answers[form.token] = (name, word)
 
     def _level_table(self) -> NDArray[np.int32]:
-        """Tokens of each level's line, int32 [1000, n]: as one piece, or digit by digit where that is the only
-        way to have the same number of tokens for each."""
-        lines = [f"{level:03d}\n" for level in range(2 * CENTRE)]
-        whole = [one.ids for one in self._tokenizer.encode_batch(lines, add_special_tokens=False)]
+        """Tokens of each level, from the lowest up, int32 [2 MAX_LEVEL + 1, n]: as one piece, or sign and digits
+        one by one where that is the only way to have the same number of tokens for each."""
+        levels = range(-MAX_LEVEL, MAX_LEVEL + 1)
+        parts = [(" -" if level < 0 else " +", *f"{abs(level):02d}") for level in levels]
+        whole = [one.ids for one in self._tokenizer.encode_batch(["".join(one) for one in parts], False)]
         if len({len(ids) for ids in whole}) > 1:
-            single = {character: self._text(character) for character in "0123456789\n"}
-            whole = [[token for character in line for token in single[character]] for line in lines]
+            single = {part: self._text(part) for part in {part for one in parts for part in one}}
+            whole = [[token for part in one for token in single[part]] for one in parts]
         if len({len(ids) for ids in whole}) > 1:
             raise ValueError("this tokenizer writes digits as different numbers of tokens")
         return np.array(whole, dtype=np.int32)
@@ -108,24 +110,24 @@ class TextBuilder:
         return tuple(ids)
 
     def anchor(self, frame: RegionFrame) -> tuple[int, ...]:
-        """Line that opens a region: symbol, bar size, reference, price of a level; the symbol is cut to fit."""
-        scale = f"{CENTRE} = {frame.reference:.6g}, 1 = {frame.unit / LEVELS_A_UNIT:.3g}"
-        rest = self._text(f" {bar_size(frame.bar_seconds)} closes, {scale}\n")
+        """What opens a region: symbol, bar size, reference, price of a level; the symbol is cut to fit."""
+        scale = f"from {frame.reference:.6g} in steps of {frame.unit / LEVELS_A_UNIT:.3g}:"
+        rest = self._text(f" {bar_size(frame.bar_seconds)} closes {scale}")
         symbol = self._text(" ".join(frame.symbol.split()))
         return symbol[: self.max_anchor_tokens - len(rest)] + rest
 
     def bars(self, frame: RegionFrame, bars: BarArrays, before: float | None = None) -> NDArray[np.int32]:
-        """Tokens of bars, int32 [n, tokens_per_bar]: the close in quarter units from the reference, plus `CENTRE`.
+        """Tokens of bars, int32 [n, tokens_per_bar]: the close in half units from the reference, with its sign.
 
         `before`, the close before the first of them, is not shown.
         """
         with np.errstate(over="ignore"):
             levels = np.rint((bars.close - frame.reference) / (frame.unit / LEVELS_A_UNIT))
-        return self._levels[np.clip(levels, 1 - CENTRE, CENTRE - 1).astype(np.int64) + CENTRE]
+        return self._levels[np.clip(levels, -MAX_LEVEL, MAX_LEVEL).astype(np.int64) + MAX_LEVEL]
 
     def query_entry(self, question: str) -> tuple[int, ...]:
-        """Question, close of the user turn, assistant header, stem; white space is collapsed."""
-        return self._text(" ".join(question.split())) + self.generic_entry
+        """Question on a new line, close of the user turn, assistant header, stem; white space is collapsed."""
+        return self._text("\n" + " ".join(question.split())) + self.generic_entry
 
     def tool_payload(self, payload: str) -> tuple[int, ...]:
         """What a tool answered; it follows the tool envelope, and the generic entry opens the next turn."""

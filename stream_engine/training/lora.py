@@ -1,15 +1,16 @@
 """Trains a LoRA adapter that makes a general model answer the generic class from its header, on simulated series.
 
-The recipe: rank 16 on all linear layers, loss on the answer token only, and many answers a pass, because entries
-at several boundaries share one rendering of the series (the tree of a step, in training too).
+The recipe: rank 16 on all linear layers, loss on the answer token only, and several answers a series, because
+entries at its boundaries share one rendering (the tree of a step, in training too). First only at the window that
+opens a region, whose first close is the reference: there the trend is in the last number, which is found soon.
+Then at every fill, where it is in the difference of two.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,13 @@ from stream_engine.model.profile import PROFILE_FILE, QUESTIONS_FILE, TOKENIZER_
 from stream_engine.model.text_builder import TextBuilder
 from stream_engine.model.weights import weights_sha256
 from stream_engine.training.loop import Progress, rate
-from stream_engine.training.lora_row import LoraRow, make_rows
+from stream_engine.training.lora_row import LoraBatch, make_batch
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 CHECKPOINT_FILE = "checkpoint.pt"
 CARD_FILE = "MODEL_CARD.md"
 TREND = PROFILES / "trend.json"
+EVALUATED_AT_ONCE = 24
 _HELD_OUT_STREAM = 1_000_003
 
 
@@ -39,25 +41,25 @@ _HELD_OUT_STREAM = 1_000_003
 class LoraTrainConfig:
     """Everything that decides the adapter, and where it goes.
 
-    `batch` counts series a step, each asked at `boundaries` fills, twice at each; `shards` are threads of one
-    core, which meet once a step.
+    `batch` counts series a step, each asked at `boundaries` fills, twice at each; in the `opening` share of the
+    steps only at the first. Sums are torch's, on all its threads: their number changes the last digits.
     """
 
     base: ModelFiles
     out: Path
-    steps: int = 270
+    steps: int = 900
     batch: int = 8
-    boundaries: int = 3
+    boundaries: int = 2
+    opening: float = 0.15
     rank: int = 16
     peak_rate: float = 6e-4
     warmup: int = 20
     final_share: float = 0.05
     seed: int = 7
-    shards: int = 2
     report_every: int = 5
-    evaluate_every: int = 60
-    evaluate_series: int = 48
-    checkpoint_every: int = 10
+    evaluate_every: int = 100
+    evaluate_series: int = 96
+    checkpoint_every: int = 20
 
 
 def train_lora(
@@ -65,12 +67,12 @@ def train_lora(
 ) -> Path:
     """Train, or go on from the folder's checkpoint, and write the adapter's folder; returns it.
 
-    Shard k of step i draws its series from (seed, i, k) alone, so that a resumed run sees what an uninterrupted
-    one would have seen. Raises ValueError where the base model cannot be asked for the class.
+    A step draws its series from (seed, step) alone, so that a resumed run sees what an uninterrupted one would
+    have seen. Raises ValueError where the base model cannot be asked for the class.
     """
-    torch.set_num_threads(1)
     config.out.mkdir(parents=True, exist_ok=True)
     builder = lora_builder(config.base)
+    profile = builder.profile
     network = new_adapter(config)
     parameters = [value for value in network.parameters() if value.requires_grad]
     # Products are of bfloat16; what is learned adds up in float32.
@@ -78,43 +80,33 @@ def train_lora(
     optimizer = torch.optim.AdamW(exact, lr=config.peak_rate, betas=(0.9, 0.99), weight_decay=0.0)
     start = _restore(config, exact, optimizer)
     _copy(exact, parameters)
-    held_out = make_rows(builder, _rng(config, _HELD_OUT_STREAM), config.evaluate_series, 2)
+    held_out = [
+        make_batch(builder, _rng(config, _HELD_OUT_STREAM, first), EVALUATED_AT_ONCE, profile.region_bars, 2)
+        for first in range(0, config.evaluate_series, EVALUATED_AT_ONCE)
+    ]
     end = config.steps if stop_after is None else min(stop_after, config.steps)
     began, losses, shares = time.monotonic(), list[float](), dict[str, float]()
-
-    def gradients(step: int, shard: int) -> tuple[float, list[torch.Tensor]]:
-        rows = make_rows(builder, _rng(config, step, shard), config.batch // config.shards, config.boundaries)
-        total = [torch.zeros_like(one) for one in exact]
-        mean = 0.0
-        for row in rows:
-            logits = answer_logits(network, row)
-            value = functional.cross_entropy(logits, torch.from_numpy(row.answer)) / len(rows)
-            for into, one in zip(total, torch.autograd.grad(value, parameters), strict=True):
-                into += one
-            mean += value.item()
-        return mean, total
-
-    with ThreadPoolExecutor(config.shards, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        for step in range(start, end):
-            for group in optimizer.param_groups:
-                group["lr"] = rate(config, step)
-            shards = range(config.shards)
-            parts = list(pool.map(gradients, [step] * config.shards, shards))
-            for at, value in enumerate(exact):
-                value.grad = torch.stack([part[1][at] for part in parts]).mean(dim=0)
-            torch.nn.utils.clip_grad_norm_(exact, 1.0)
-            optimizer.step()
-            _copy(exact, parameters)
-            losses.append(sum(part[0] for part in parts) / config.shards)
-            done = step + 1
-            if done % config.checkpoint_every == 0 or done == end:
-                _checkpoint(config, done, exact, optimizer)
-            evaluate = done % config.evaluate_every == 0 or done == end
-            if done % config.report_every == 0 or evaluate:
-                right = evaluate_rows(network, held_out, builder, pool) if evaluate else {}
-                shares = right or shares
-                progress(Progress(done, config.steps, sum(losses) / len(losses), time.monotonic() - began, right))
-                losses.clear()
+    for step in range(start, end):
+        for group in optimizer.param_groups:
+            group["lr"] = rate(config, step)
+        bars = profile.window_bars if step < config.opening * config.steps else profile.region_bars
+        batch = make_batch(builder, _rng(config, step), config.batch, bars, config.boundaries)
+        loss = functional.cross_entropy(answer_logits(network, batch), torch.from_numpy(batch.answer))
+        for value, gradient in zip(exact, torch.autograd.grad(loss, parameters), strict=True):
+            value.grad = gradient.float()
+        torch.nn.utils.clip_grad_norm_(exact, 1.0)
+        optimizer.step()
+        _copy(exact, parameters)
+        losses.append(loss.item())
+        done = step + 1
+        if done % config.checkpoint_every == 0 or done == end:
+            _checkpoint(config, done, exact, optimizer)
+        evaluate = done % config.evaluate_every == 0 or done == end
+        if done % config.report_every == 0 or evaluate:
+            right = evaluate_batches(network, held_out, builder) if evaluate else {}
+            shares = right or shares
+            progress(Progress(done, config.steps, sum(losses) / len(losses), time.monotonic() - began, right))
+            losses.clear()
     save_adapter(config, network, builder.profile)
     (config.out / CARD_FILE).write_text(card(config, end, shares), encoding="utf-8")
     return config.out
@@ -122,7 +114,6 @@ def train_lora(
 
 def card(config: LoraTrainConfig, steps: int, shares: dict[str, float]) -> str:
     """What the adapter is, how it was made, and what it reached: Markdown."""
-    asked = steps * config.batch * config.boundaries * 2
     weights = weights_sha256(config.base.directory)
     reached = "\n".join(f"- {name}: {share:.3f}" for name, share in shares.items())
     return f"""# LoRA adapter for {config.base.name}
@@ -131,7 +122,8 @@ Answers one class of question, the trend, from the assistant header.
 Made for the weights of hash {weights}.
 
 Rank {config.rank} on all linear layers, bfloat16. Trained for
-{steps} steps of {config.batch} simulated series, {asked} answers; the loss is on the answer token only.
+{steps} steps of {config.batch} simulated series, each asked by the header and by a question at up to
+{config.boundaries} fills of its region; the loss is on the answer token only.
 No recorded data. Peak rate {config.peak_rate:g}, seed {config.seed}.
 
 Generic header on {config.evaluate_series} simulated series held out:
@@ -161,36 +153,37 @@ def new_adapter(config: LoraTrainConfig) -> Any:
         return get_peft_model(base, lora, autocast_adapter_dtype=False)
 
 
-def answer_logits(network: Any, row: LoraRow) -> torch.Tensor:
-    """Logits at the ends of a row's entries, float32 [A, vocabulary]."""
-    bias = torch.zeros(row.sees.shape, dtype=network.dtype)
-    bias.masked_fill_(~torch.from_numpy(row.sees), torch.finfo(network.dtype).min)
+def answer_logits(network: Any, batch: LoraBatch) -> torch.Tensor:
+    """Logits at the ends of a batch's entries, float32 [A, vocabulary]."""
+    bias = torch.zeros(batch.sees.shape, dtype=network.dtype)
+    bias.masked_fill_(~torch.from_numpy(batch.sees), torch.finfo(network.dtype).min)
+    ends, where = np.unique(batch.answer_at, return_inverse=True)
     output = network(
-        input_ids=torch.from_numpy(row.tokens)[None],
-        attention_mask=bias[None, None],
-        position_ids=torch.from_numpy(row.positions)[None],
+        input_ids=torch.from_numpy(batch.tokens),
+        attention_mask=bias[:, None],
+        position_ids=torch.from_numpy(batch.positions),
         use_cache=False,
-        logits_to_keep=torch.from_numpy(row.answer_at),
+        logits_to_keep=torch.from_numpy(ends),
     )
-    logits: torch.Tensor = output.logits[0]
+    logits: torch.Tensor = output.logits[torch.from_numpy(batch.row), torch.from_numpy(where)]
     return logits.float()
 
 
-def evaluate_rows(
-    network: Any, rows: list[LoraRow], builder: TextBuilder, pool: ThreadPoolExecutor
-) -> dict[str, float]:
+def evaluate_batches(network: Any, batches: Sequence[LoraBatch], builder: TextBuilder) -> dict[str, float]:
     """Generic header on simulated series held out: share right, share past the profile's tau, right of those."""
     answers = torch.tensor(sorted(builder.answers))
     tau = builder.profile.tau[builder.profile.generic_class.name]
 
-    def judge(row: LoraRow) -> torch.Tensor:
+    def judge(batch: LoraBatch) -> torch.Tensor:
+        generic = torch.from_numpy(batch.generic)
         with torch.inference_mode():
-            top = answer_logits(network, row)[torch.from_numpy(row.generic)].topk(2, dim=-1)
+            top = answer_logits(network, batch)[generic].topk(2, dim=-1)
         first, gap = top.indices[:, 0], top.values[:, 0] - top.values[:, 1]
-        right = first == torch.from_numpy(row.answer[row.generic])
-        return torch.stack([right, (gap > tau) & torch.isin(first, answers)])
+        return torch.stack(
+            [first == torch.from_numpy(batch.answer)[generic], (gap > tau) & torch.isin(first, answers)]
+        )
 
-    right, fires = torch.cat(list(pool.map(judge, rows)), dim=1)
+    right, fires = torch.cat([judge(batch) for batch in batches], dim=1)
     fired = max(1, int(fires.sum()))
     return {
         "right": float(right.float().mean()),

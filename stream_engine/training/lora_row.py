@@ -1,4 +1,4 @@
-"""One training sequence of an adapter: a series rendered as text, with several questions asked along its way."""
+"""Training sequences of an adapter: a series rendered as text, with several questions asked along its way."""
 
 from __future__ import annotations
 
@@ -34,11 +34,50 @@ class LoraRow:
     generic: NDArray[np.bool_]
 
 
-def make_rows(builder: TextBuilder, rng: np.random.Generator, series: int, boundaries: int) -> list[LoraRow]:
-    """Simulate `series` instruments of `region_bars` bars, each asked at `boundaries` fills of the region from one
-    window on: by the generic header, and by a question of the generic class, half of them in other words."""
-    bars = simulate(rng, series, builder.profile.region_bars)
-    return [make_row(builder, rng, draw_symbol(rng), bars.series(at), boundaries) for at in range(series)]
+@dataclass(frozen=True, slots=True)
+class LoraBatch:
+    """B rows, padded to the longest by tokens that see only themselves, with A answers in all.
+
+    tokens, positions: int64 [B, T]; sees: bool [B, T, T]. row, answer_at, answer: int64 [A]; whose entry, where in
+    its row it ends, and the token id expected there. generic: bool [A].
+    """
+
+    tokens: NDArray[np.int64]
+    positions: NDArray[np.int64]
+    sees: NDArray[np.bool_]
+    row: NDArray[np.int64]
+    answer_at: NDArray[np.int64]
+    answer: NDArray[np.int64]
+    generic: NDArray[np.bool_]
+
+
+def make_batch(
+    builder: TextBuilder, rng: np.random.Generator, series: int, bars: int, boundaries: int
+) -> LoraBatch:
+    """Simulate `series` instruments of `bars` bars, each asked at `boundaries` fills of the region from one window
+    on: by the generic header, and by a question of the generic class, half of them in other words."""
+    drawn = simulate(rng, series, bars)
+    return stack([make_row(builder, rng, draw_symbol(rng), drawn.series(at), boundaries) for at in range(series)])
+
+
+def stack(rows: Sequence[LoraRow]) -> LoraBatch:
+    """Rows as one batch, in their order."""
+    length = max(len(row.tokens) for row in rows)
+    tokens = np.zeros((len(rows), length), dtype=np.int64)
+    positions = np.zeros_like(tokens)
+    sees = np.tile(np.eye(length, dtype=np.bool_), (len(rows), 1, 1))
+    for at, row in enumerate(rows):
+        size = len(row.tokens)
+        tokens[at, :size], positions[at, :size], sees[at, :size, :size] = row.tokens, row.positions, row.sees
+    return LoraBatch(
+        tokens,
+        positions,
+        sees,
+        np.repeat(np.arange(len(rows)), [len(row.answer) for row in rows]),
+        np.concatenate([row.answer_at for row in rows]),
+        np.concatenate([row.answer for row in rows]),
+        np.concatenate([row.generic for row in rows]),
+    )
 
 
 def make_row(
@@ -49,10 +88,10 @@ def make_row(
     window, kind = profile.window_bars, profile.generic_class
     frame = RegionFrame.fit(symbol, bars)
     opening = [*builder.prefix, *builder.anchor(frame)]
-    trunk = opening + builder.bars(frame, bars).ravel().tolist()
     fits = np.logical_and.accumulate(frame.fits(bars.close))
     fills = [fill for fill in range(window, len(bars) + 1) if fits[fill - 1]] or [window]
     fills = sorted(rng.choice(fills, min(boundaries, len(fills)), replace=False).tolist())
+    trunk = opening + builder.bars(frame, bars[: fills[-1]]).ravel().tolist()
     right = truths([kind], [bars[fill - window : fill] for fill in fills])
     entries: list[tuple[int, tuple[int, ...], int]] = []
     for fill, word in zip(fills, right, strict=True):

@@ -14,7 +14,6 @@ import statistics
 import time
 from collections import Counter
 
-
 from stream_engine.localkafka import TemporaryKafka
 from tests.integration.chaos.deployment import Deployment
 from tests.integration.chaos.scene import Scene

@@ -17,7 +17,7 @@ from stream_engine.model.files import GENERAL, find_model
 from stream_engine.model.frame import BarArrays, RegionFrame
 from stream_engine.model.profile import AnswerClass, Profile
 from stream_engine.model.rendering import Builder, load_builder
-from stream_engine.model.text_builder import CENTRE, ChatPieces, TextBuilder, chat_pieces
+from stream_engine.model.text_builder import ChatPieces, TextBuilder, chat_pieces
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +39,8 @@ def test_pieces_join_to_what_the_template_says(text_builder: TextBuilder, tiny_c
     session = [*text_builder.prefix, *text_builder.anchor(frame), *text_builder.bars(frame, bars).ravel().tolist()]
     question = "What is  the trend?"
     whole = text_builder.decode([*session, *text_builder.query_entry(question)])
-    lines = "".join(f"{CENTRE + round((close - 100.0) / (frame.unit / 4)):03d}\n" for close in bars.close)
-    data = f"AAPL 1m closes, 500 = 100, 1 = {frame.unit / 4:.3g}\n{lines}What is the trend?"
+    levels = "".join(f" {round((close - 100.0) / (frame.unit / 2)):+03d}" for close in bars.close)
+    data = f"AAPL 1m closes from 100 in steps of {frame.unit / 2:.3g}:{levels}\nWhat is the trend?"
     chat = [
         {"role": "system", "content": text_builder.profile.system},
         {"role": "user", "content": data},
@@ -67,12 +67,12 @@ def test_every_bar_has_the_same_number_of_tokens(text_builder: TextBuilder) -> N
     for one in (frame, far):
         rows = text_builder.bars(one, bars)
         assert rows.shape == (64, text_builder.tokens_per_bar)
-    assert text_builder.tokens_per_bar == 4
+    assert text_builder.tokens_per_bar == 4  # the sign's space is a token of its own in this tokenizer
     clipped = [text_builder.decode(row) for row in text_builder.bars(far, bars)]
-    assert clipped[0] == "500\n", "the reference itself"
-    assert clipped[-1] == "999\n", "never a fourth digit"
+    assert clipped[0] == " +00", "the reference itself"
+    assert clipped[-1] == " +99", "never a third digit"
     falling = replace(far, reference=1e6)
-    assert text_builder.decode(text_builder.bars(falling, bars)[0]) == "001\n", "nor a sign"
+    assert text_builder.decode(text_builder.bars(falling, bars)[0]) == " -99"
 
 
 def test_a_tokenizer_that_merges_some_numbers_writes_digits(tiny_chat: Path) -> None:
@@ -84,15 +84,15 @@ def test_a_tokenizer_that_merges_some_numbers_writes_digits(tiny_chat: Path) -> 
     raw["model"]["vocab"]["12"] = highest
     raw["model"]["merges"].append(["1", "2"])
     merging = Tokenizer.from_str(json.dumps(raw))
-    assert len(merging.encode("512").ids) == 2
-    assert len(merging.encode("513").ids) == 3
+    assert len(merging.encode(" +12").ids) == 3
+    assert len(merging.encode(" +13").ids) == 4
     profile = Profile.read(GENERAL, tiny_chat / "tokenizer.json", "x")
     found = TextBuilder(profile, merging, ChatPieces("<|im_start|>", "<|im_end|>", "<|im_end|>"))
     assert found.tokens_per_bar == 4
-    frame = RegionFrame("X", 60, 0.0, 4.0, 1.0)
+    frame = RegionFrame("X", 60, 0.0, 2.0, 1.0)
     closes = np.array([12.0, 13.0])
     rows = found.bars(frame, BarArrays(np.arange(2), closes, closes, closes, closes, closes))
-    assert [found.decode(row) for row in rows] == ["512\n", "513\n"]
+    assert [found.decode(row) for row in rows] == [" +12", " +13"]
 
 
 def test_text_never_makes_a_control_token(text_builder: TextBuilder, tiny_chat: Path) -> None:
@@ -100,7 +100,7 @@ def test_text_never_makes_a_control_token(text_builder: TextBuilder, tiny_chat: 
         entry = text_builder.query_entry(text)
         own = entry[: len(entry) - len(text_builder.generic_entry)]
         assert not {text_builder.end_token, text_builder.prefix[0]} & set(own)
-        assert text_builder.decode(own) == text
+        assert text_builder.decode(own) == f"\n{text}"
     raw = json.loads((tiny_chat / "tokenizer.json").read_text())
     for added in raw["added_tokens"]:
         added["special"] = False  # as some converted tokenizers have them
@@ -109,14 +109,14 @@ def test_text_never_makes_a_control_token(text_builder: TextBuilder, tiny_chat: 
     found = TextBuilder(profile, Tokenizer.from_str(json.dumps(raw)), pieces)
     entry = found.query_entry("a <|im_end|>")
     assert entry.count(found.end_token) == 1, "the one that closes the turn"
-    assert found.decode(entry) == "a <|im_end|><|im_end|>Answer:"
+    assert found.decode(entry) == "\na <|im_end|><|im_end|>Answer:"
 
 
 def test_symbols_are_cut_to_the_anchors_bound(text_builder: TextBuilder) -> None:
     frame = RegionFrame("é" * 200, 86_401, -1.23456e-300, 1.23e-301, 1.0)
     anchor = text_builder.anchor(frame)
     assert len(anchor) == text_builder.max_anchor_tokens
-    assert text_builder.decode(anchor).endswith(" 86401s closes, 500 = -1.23456e-300, 1 = 3.08e-302\n")
+    assert text_builder.decode(anchor).endswith(" 86401s closes from -1.23456e-300 in steps of 6.15e-302:")
 
 
 def test_answer_words_are_single_tokens_behind_the_stem(text_builder: TextBuilder) -> None:

@@ -14,8 +14,10 @@ from transformers import AutoModelForCausalLM
 
 from stream_engine.calibrate.truth import truths
 from stream_engine.model.files import find_model
+from stream_engine.model.frame import RegionFrame
 from stream_engine.model.loader import load_backbone
 from stream_engine.model.rendering import load_builder
+from stream_engine.model.text_builder import TextBuilder
 from stream_engine.training.loop import Progress
 from stream_engine.training.lora import (
     ADAPTER_WEIGHTS,
@@ -25,7 +27,7 @@ from stream_engine.training.lora import (
     lora_builder,
     train_lora,
 )
-from stream_engine.training.lora_row import make_row, make_rows
+from stream_engine.training.lora_row import LoraRow, make_batch, make_row, stack
 from stream_engine.training.simulate import simulate
 
 
@@ -37,23 +39,38 @@ def config(tiny_chat: Path, tmp_path: Path) -> LoraTrainConfig:
     )  # fmt: skip
 
 
+def drawn(builder: TextBuilder, seed: int, boundaries: int, bars: int = 0) -> LoraRow:
+    rng = np.random.default_rng(seed)
+    series = simulate(rng, 1, bars or builder.profile.region_bars).series(0)
+    return make_row(builder, rng, "AAPL", series, boundaries)
+
+
 def test_an_entry_sees_what_a_session_at_its_boundary_would(config: LoraTrainConfig, tiny_chat: Path) -> None:
     builder = lora_builder(config.base)
-    row = make_rows(builder, np.random.default_rng(4), 1, 3)[0]
+    rows = [drawn(builder, 4, 3), drawn(builder, 5, 1, builder.profile.window_bars)]  # of unlike lengths
+    batch = stack(rows)
     network = AutoModelForCausalLM.from_pretrained(
         str(tiny_chat), dtype=torch.float32, attn_implementation="eager"
     ).eval()
-    for end, right in zip(row.answer_at, row.answer, strict=True):
-        seen = np.flatnonzero(row.sees[end])
-        assert row.positions[seen].tolist() == list(range(len(seen))), "one unbroken sequence"
-        alone = torch.from_numpy(row.tokens[seen])[None]
-        with torch.inference_mode():
-            expected = network(input_ids=alone, use_cache=False).logits[0, -1]
-        found = answer_logits(network, row)[row.answer_at.tolist().index(end)].detach()
-        assert float((found - expected).abs().max()) < 1e-4
-        assert builder.answers[int(right)][0] == "trend"
-    assert len(row.answer) == 6
-    assert row.generic.tolist() == [True, False] * 3
+    with torch.inference_mode():
+        found = answer_logits(network, batch)
+        for number, (at, end, right) in enumerate(zip(batch.row, batch.answer_at, batch.answer, strict=True)):
+            row = rows[at]
+            seen = np.flatnonzero(row.sees[end])
+            assert row.positions[seen].tolist() == list(range(len(seen))), "one unbroken sequence"
+            expected = network(input_ids=torch.from_numpy(row.tokens[seen])[None], use_cache=False).logits[0, -1]
+            assert float((found[number] - expected).abs().max()) < 1e-4
+            assert builder.answers[int(right)][0] == "trend"
+    assert batch.row.tolist() == [0] * 6 + [1] * 2
+    assert batch.generic.tolist() == [True, False] * 4
+
+
+def test_the_first_steps_ask_only_at_the_window_that_opens_a_region(config: LoraTrainConfig) -> None:
+    builder = lora_builder(config.base)
+    batch = make_batch(builder, np.random.default_rng(1), 3, builder.profile.window_bars, config.boundaries)
+    assert batch.row.tolist() == [0, 0, 1, 1, 2, 2]
+    wide = make_batch(builder, np.random.default_rng(1), 3, builder.profile.region_bars, config.boundaries)
+    assert batch.tokens.shape[1] < wide.tokens.shape[1]
 
 
 def test_labels_are_the_statistics_of_the_window_before_the_boundary(config: LoraTrainConfig) -> None:
@@ -63,17 +80,23 @@ def test_labels_are_the_statistics_of_the_window_before_the_boundary(config: Lor
     kind, window = builder.profile.generic_class, builder.profile.window_bars
     for at, right in zip(row.answer_at[::2], row.answer[::2], strict=True):
         length = int(row.positions[at]) + 1 - len(builder.generic_entry)
-        trunk = builder.decode(row.tokens[:length])
-        fill = trunk.count("\n") - builder.decode(builder.prefix).count("\n") - 1
+        opening = builder.prefix + builder.anchor(RegionFrame.fit("AAPL", bars))
+        fill = (length - len(opening)) // builder.tokens_per_bar
         (expected,) = truths([kind], [bars[fill - window : fill]])
         assert builder.answers[int(right)][1] == expected[kind.name]
 
 
-def test_it_learns_goes_on_and_is_loaded_by_name_of_its_folder(config: LoraTrainConfig, tiny_chat: Path) -> None:
+def test_it_learns(config: LoraTrainConfig) -> None:
+    reports: list[Progress] = []
+    train_lora(replace(config, steps=16, peak_rate=0.03, evaluate_every=16), reports.append)
+    losses = [one.loss for one in reports]
+    assert sum(losses[-4:]) < sum(losses[:4]) / 2
+
+
+def test_it_goes_on_and_is_loaded_by_name_of_its_folder(config: LoraTrainConfig, tiny_chat: Path) -> None:
     reports: list[Progress] = []
     straight = train_lora(replace(config, out=config.out / "a"), reports.append)
     assert [one.step for one in reports] == [1, 2, 3, 4]
-    assert reports[-1].loss < reports[0].loss
     assert set(reports[1].right) == {"right", "past tau", "right past tau"}
     broken = replace(config, out=config.out / "b")
     train_lora(broken, lambda _: None, stop_after=2)
@@ -84,7 +107,7 @@ def test_it_learns_goes_on_and_is_loaded_by_name_of_its_folder(config: LoraTrain
         assert value.dtype is torch.bfloat16
         torch.testing.assert_close(value, second[name], msg=name)
     written = (straight / CARD_FILE).read_text()
-    assert "4 steps of 2 simulated series, 48 answers" in written
+    assert "4 steps of 2 simulated series" in written
     assert f"- right: {reports[-1].right['right']:.3f}" in written
     assert json.loads((straight / "adapter_config.json").read_text())["r"] == 4
     files = find_model(str(tiny_chat), str(straight))
