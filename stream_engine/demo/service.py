@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from types import TracebackType
 from stream_engine.commands.options import Failure, Options
 from stream_engine.commands.serve import wait_until_ready
 from stream_engine.config import Config, KafkaSettings
+from stream_engine.ports import free_port
 
 STOP_TIMEOUT_S = 60.0
 TAIL_LINES = 25
@@ -122,10 +122,3 @@ class PrivateService:
     def supervisor_pid(self) -> int:
         assert self._process is not None
         return self._process.pid
-
-
-def free_port() -> int:
-    """A TCP port of the loopback address that was free just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from stream_engine.ports import free_port
+
 from . import artifacts, properties
 from .errors import LocalKafkaError, PortInUseError
 from .process import ProcessRecord, kill, launch, read_record, terminate, write_record
@@ -245,13 +247,6 @@ def _format(layout: _Layout, jvm: list[str]) -> None:
 
 def _new_cluster_id() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-
-
-def free_port() -> int:
-    """A TCP port of the loopback address that was free just now."""
-    with socket.socket() as probe:
-        probe.bind((properties.HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def _check_port(port: int) -> None:

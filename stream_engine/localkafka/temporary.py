@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
+from stream_engine.ports import free_port
+
 from . import properties, server
 from .errors import PortInUseError
 
@@ -63,7 +65,7 @@ class TemporaryKafka:
 
     def _start(self) -> None:
         for attempt in range(1, _PORT_ATTEMPTS + 1):
-            self.port = server.free_port()
+            self.port = free_port()
             try:
                 server.start(self.data_dir, self.port, secure=self._secure)
                 return

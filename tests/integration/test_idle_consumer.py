@@ -38,9 +38,7 @@ def test_it_asks_the_broker_for_nothing_and_waits_for_the_engine(
         )
         waits: list[int] = []
         drain = EngineLink.drain
-        monkeypatch.setattr(
-            EngineLink, "drain", lambda self, wait=0: (waits.append(wait), drain(self, wait))[1]
-        )
+        monkeypatch.setattr(EngineLink, "drain", lambda self, wait=0: (waits.append(wait), drain(self, wait))[1])
         for _ in range(TURNS):
             consumer.turn()
         assert asked == []

@@ -17,6 +17,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 
 from stream_engine import localkafka
 from stream_engine.localkafka import BrokerState, LocalKafkaError, TemporaryKafka
+from stream_engine.ports import free_port
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
@@ -140,7 +141,7 @@ def test_failed_start_shows_the_end_of_the_log_and_leaves_nothing(tmp_path: Path
     records.mkdir()
     (records / "meta.properties").write_text("version=99\ncluster.id=x\nnode.id=1\n")
     with pytest.raises(LocalKafkaError, match="ended while it started") as failure:
-        localkafka.start(tmp_path, localkafka.free_port())
+        localkafka.start(tmp_path, free_port())
     assert "meta.properties" in str(failure.value)
     assert str(tmp_path) in str(failure.value)
     assert localkafka.status(tmp_path).state is BrokerState.STOPPED

