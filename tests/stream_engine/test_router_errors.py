@@ -18,6 +18,7 @@ from stream_engine.router import Router
 from stream_engine.training.router_data import expansions
 
 OFF_CLASS = read_questions(Path(__file__).parent / "off_class_questions.txt")
+BLIND = read_questions(Path(__file__).parent / "blind_questions.txt")["blind"]
 HELD_OUT = read_questions(Path(stream_engine.training.__file__).parent / "held_out.txt")
 SESSION = "AAPL"
 
@@ -53,6 +54,15 @@ def test_off_class_questions_do_not_take_the_fast_path(fresh: dict[str, list[str
     assert all(fresh.values())
     assert fast <= 0.01 * total
     assert wrong <= 0.01 * total
+
+
+def test_questions_by_somebody_who_knew_nothing_of_the_router_do_not_take_the_fast_path() -> None:
+    router = Router(Profile.load(EMBEDDED))
+    taken = [question for question in BLIND if router.route(question, SESSION).question_class is not None]
+    low, high = wilson(len(taken), len(BLIND))
+    print(f"\n{len(taken)} of {len(BLIND)} are taken by a class [{max(0, low):.4f}, {high:.4f}]: {taken}")
+    assert len(BLIND) >= 200
+    assert len(taken) <= 0.01 * len(BLIND)
 
 
 def test_the_taught_ones_among_them_are_refused_too(fresh: dict[str, list[str]]) -> None:
