@@ -180,7 +180,7 @@ class EngineSettings:
     model: str = "embedded"
     """"embedded", a name of `models list`, a model directory, a GGUF file, or a hub id."""
     adapter: str = ""
-    """Folder of a LoRA adapter for the model."""
+    """LoRA adapter for the model: a name (`stream-engine models list`) or a folder."""
     calibration: str = ""
     """File of the gate's calibration. Empty: the one beside the model, where there is one; "none": the
     profile's tau."""

@@ -12,26 +12,29 @@ def models() -> None:
     """List and fetch small models.
 
     Besides "embedded", which comes with the package, engine.model takes a name of the list, a model directory, a
-    GGUF file or an id of the model hub.
+    GGUF file or an id of the model hub; engine.adapter takes a name of the second list, or a folder.
     """
 
 
 @models.command("list")
 def list_models() -> None:
-    """Show the models that can be fetched by name, and which of them are here."""
+    """Show the models that can be fetched by name, which of them are here, and the adapters of the package."""
     from rich.console import Console
     from rich.table import Table
 
     from stream_engine.model.catalogue import CATALOGUE
     from stream_engine.model.fetch import is_fetched
-    from stream_engine.model.files import cache_dir
+    from stream_engine.model.files import adapter_names, adapted_model, cache_dir
 
     table = Table("name", "what", "licence", "download", "here")
     table.add_row("embedded", "trained by this project for trend and more", "Apache-2.0", "none", "yes")
     for name, model in CATALOGUE.items():
         here = str(cache_dir() / name) if is_fetched(name) else "no"
         table.add_row(name, model.about, model.licence, f"{model.size / 1e6:.0f} MB", here)
-    Console().print(table)
+    adapters = Table("adapter", "of model")
+    for name in adapter_names():
+        adapters.add_row(name, adapted_model(name))
+    Console().print(table, adapters)
 
 
 @models.command("get")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command("probe-model")
 @click.argument("model", required=False)
-@click.option("--adapter", help="Folder of a LoRA adapter for it.")
+@click.option("--adapter", help="LoRA adapter for it: a name (stream-engine models list) or a folder.")
 @click.option("--windows", type=click.IntRange(1), default=48, show_default=True, help="Simulated windows.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the simulated windows.")
 @click.option("--recorded", is_flag=True, help="Real daily bars (bokeh_sampledata) instead of simulated ones.")

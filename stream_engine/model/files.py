@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from stream_engine.model.profile import EMBEDDED, PROFILE_FILE, TOKENIZER_FILE, 
 PROFILES = Path(__file__).parent / "profiles"
 GENERAL = PROFILES / "general.json"
 """How a model is spoken to that has no profile of its own."""
+
+ADAPTERS = Path(__file__).parent / "adapters"
+"""Folders of the LoRA adapters that come with the package; a folder's name is the adapter's."""
 
 GGUF = ".gguf"
 CONFIG_FILE = "config.json"
@@ -135,8 +139,22 @@ def _hub_folder(model: str, fetch: bool) -> Path:
     )
 
 
+def adapter_names() -> tuple[str, ...]:
+    """Adapters that come with the package, in order of their names."""
+    return tuple(sorted(file.parent.name for file in ADAPTERS.glob(f"*/{ADAPTER_FILE}")))
+
+
+def adapted_model(adapter: str) -> str:
+    """The model that an adapter of the package was made for, as `engine.model` names it."""
+    about = json.loads((ADAPTERS / adapter / ADAPTER_FILE).read_text(encoding="utf-8"))
+    return str(about["base_model_name_or_path"])
+
+
 def _adapter_folder(adapter: str) -> Path:
+    if adapter in adapter_names():
+        return ADAPTERS / adapter
     path = Path(adapter).expanduser()
     if not (path / ADAPTER_FILE).is_file():
-        raise ModelNotFound(f"no adapter: {path} is no folder with {ADAPTER_FILE}", adapter=True)
+        names = ", ".join(map(repr, adapter_names()))
+        raise ModelNotFound(f"no adapter: neither a name ({names}) nor a folder with {ADAPTER_FILE}", adapter=True)
     return path
