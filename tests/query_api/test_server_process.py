@@ -20,6 +20,7 @@ from query_api.worker import claim_worker
 from stream_engine.board import BoardReader
 from stream_engine.config import TransportSettings
 from stream_engine.messages import Snapshot, SnapshotRequest
+from stream_engine.ports import free_port
 
 from .conftest import TREND, Board, ScriptedEngine
 
@@ -59,8 +60,7 @@ class Process:
     """``query_api.server.run`` in a process of its own."""
 
     def __init__(self, folder: Path, workers: int) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
+        port = free_port()
         settings = {
             "STREAM_ENGINE_API_PORT": str(port),
             "STREAM_ENGINE_API_WORKERS": str(workers),

@@ -17,6 +17,7 @@ from stream_engine.board import BoardWriter
 from stream_engine.board_layout import BoardMeta
 from stream_engine.config import BoardSettings, EngineSettings, TransportSettings
 from stream_engine.doctor import Finding, Level, ModelCheck
+from stream_engine.ports import free_port
 
 META = BoardMeta((), "test", "", "", 32, {}, {}, "trend", 0.0)
 
@@ -106,7 +107,7 @@ def test_a_place_that_is_not_writable_is_a_problem(tmp_path: Path, monkeypatch: 
 
 
 def test_endpoints_are_free_or_in_use(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as busy, socket.socket(socket.AF_UNIX) as engine:
+    with socket.create_server(("127.0.0.1", free_port())) as busy, socket.socket(socket.AF_UNIX) as engine:
         engine.bind(str(tmp_path / "engine"))
         engine.listen()
         endpoints = TransportSettings(f"ipc://{tmp_path}/engine", f"tcp://0.0.0.0:{busy.getsockname()[1]}")
@@ -133,7 +134,7 @@ def serving(status: int) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with http.server.HTTPServer(("127.0.0.1", 0), Answer) as server:
+    with http.server.HTTPServer(("127.0.0.1", free_port()), Answer) as server:
         threading.Thread(target=server.serve_forever).start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"
