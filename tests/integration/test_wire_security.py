@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
+from cryptography.x509.oid import NameOID
 from kafka import KafkaAdminClient
 from kafka.admin import UserScramCredentialUpsertion
 
@@ -26,6 +40,10 @@ from stream_engine.secret import Secret
 
 PASSWORD = "correct-horse"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+KEY_USES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+    *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +55,78 @@ class SecuredBroker:
 
 
 def make_certificates(folder: Path) -> None:
-    """An authority, and a server's and a client's certificate of it; the client's key has a password."""
-
-    def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
-
-    openssl(
-        *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test-authority"),
-        *("-keyout", "ca.key", "-out", "ca.pem"),
-    )
-    (folder / "names").write_text("subjectAltName=IP:127.0.0.1\n")
+    """An authority, and a server's and a client's certificate of it; the client's key has a password. Keys are
+    PKCS#8, the only kind that Kafka takes as PEM."""
+    authority_key = rsa.generate_private_key(65537, 2048)
+    authority = sign("test-authority", authority_key, None, authority_key)
+    (folder / "ca.pem").write_bytes(authority.public_bytes(Encoding.PEM))
     for name in ("server", "client"):
-        key = ["-keyout", f"{name}.key", "-out", f"{name}.csr", "-newkey", "rsa:2048"]
-        secret = ["-passout", f"pass:{PASSWORD}"] if name == "client" else ["-nodes"]
-        openssl("req", "-new", *key, *secret, "-subj", f"/CN={name}")
-        signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names"]
-        openssl("x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.pem", *signed)
-    (folder / "server-all.pem").write_text(
-        (folder / "server.key").read_text() + (folder / "server.pem").read_text()
+        key = rsa.generate_private_key(65537, 2048)
+        secret = BestAvailableEncryption(PASSWORD.encode()) if name == "client" else NoEncryption()
+        encoded = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secret)
+        certificate = sign(name, key, authority, authority_key).public_bytes(Encoding.PEM)
+        (folder / f"{name}.key").write_bytes(encoded)
+        (folder / f"{name}.pem").write_bytes(certificate)
+        (folder / f"{name}-all.pem").write_bytes(encoded + certificate)
+
+
+def sign(
+    name: str, key: rsa.RSAPrivateKey, authority: x509.Certificate | None, authority_key: rsa.RSAPrivateKey
+) -> x509.Certificate:
+    """A certificate of two days for ``key``, the authority's own where there is none yet; the others are of
+    127.0.0.1. Extensions are those that a strict check of a chain wants."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
+    builder = (
+        x509.CertificateBuilder(subject if authority is None else authority.subject, subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=authority is None, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(issuer_key, critical=False)
     )
+    if authority is None:
+        allowed = dict.fromkeys(KEY_USES, False) | {"key_cert_sign": True, "crl_sign": True}
+        builder = builder.add_extension(x509.KeyUsage(**allowed), critical=True)
+    else:
+        address = x509.IPAddress(ip_address("127.0.0.1"))
+        builder = builder.add_extension(x509.SubjectAlternativeName([address]), critical=False)
+    return builder.sign(authority_key, hashes.SHA256())
+
+
+def test_the_certificates_need_no_command_and_stand_a_strict_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    make_certificates(tmp_path)
+    authority, client = (
+        x509.load_pem_x509_certificate((tmp_path / name).read_bytes()) for name in ("ca.pem", "client.pem")
+    )
+    client.verify_directly_issued_by(authority)
+    context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server.load_cert_chain(tmp_path / "server-all.pem")
+    shake_hands(context, server, "127.0.0.1")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(context, server, "127.0.0.2")
+    with pytest.raises(ssl.SSLError):
+        server.load_cert_chain(tmp_path / "client.pem", tmp_path / "client.key", "battery-staple")
+    server.load_cert_chain(tmp_path / "client.pem", tmp_path / "client.key", PASSWORD)
+
+
+def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, address: str) -> None:
+    """In memory. Raises SSLError where one end does not trust the other."""
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [client.wrap_bio(down, up, server_hostname=address), server.wrap_bio(up, down, server_side=True)]
+    while ends:
+        for end in tuple(ends):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+                ends.remove(end)
 
 
 @pytest.fixture(scope="module")
