@@ -18,6 +18,7 @@ from stream_engine.model.files import ModelFiles, ModelNotFound, find_model
 from stream_engine.model.rendering import Builder, load_builder
 from stream_engine.model.step import Segment
 from stream_engine.model.weights import weights_sha256
+from stream_engine.noise import measured_noise
 from stream_engine.publish import Publication, board_meta
 from stream_engine.risk import RiskMonitor
 from stream_engine.risk_memory import RiskMemory
@@ -32,8 +33,8 @@ API_WORKERS = 16
 """Workers that the board has room for at least: further API processes may be started beside a running engine."""
 
 GATE_NOISE = 1e-3
-"""Largest difference seen between logits of the tree forward and of a plain one in float32 is 4e-5; a gap
-is a difference of two. The margin covers other CPUs' kernels."""
+"""Least noise of a gap, in logits. The largest difference seen between logits of the tree forward and of a plain
+one in float32 is 4e-5; a gap is a difference of two. The margin covers other CPUs' kernels."""
 
 
 def model_files(settings: EngineSettings) -> ModelFiles:
@@ -123,18 +124,18 @@ def load_calibration(settings: EngineSettings, builder: Builder) -> Calibration 
     return calibration
 
 
-def build_gate(builder: Builder, calibration: Calibration | None = None) -> Gate:
+def build_gate(builder: Builder, calibration: Calibration | None = None, noise: float = GATE_NOISE) -> Gate:
     """The gate of a model: tau per class from its calibration, else its profile; every answer word as the
-    fast-answer set."""
+    fast-answer set; ``noise`` of a gap in logits."""
     profile = builder.profile
     classes = {answer_class.name: ClassGate(profile.tau[answer_class.name]) for answer_class in profile.classes}
     if calibration is not None:
         classes |= {name: ClassGate(one.tau, one.open) for name, one in calibration.classes.items()}
     answers = {token: FastAnswer(*answer) for token, answer in builder.answers.items()}
     if calibration is None:
-        return Gate(classes, answers, GATE_NOISE)
+        return Gate(classes, answers, noise)
     curves = {name: one.confidence for name, one in calibration.classes.items() if one.confidence}
-    return Gate(classes, answers, GATE_NOISE, calibration.digest(), curves)
+    return Gate(classes, answers, noise, calibration.digest(), curves)
 
 
 def build_monitor(
@@ -173,6 +174,11 @@ def load_runner(settings: EngineSettings, builder: Builder, shape: BudgetShape) 
     return runner
 
 
+def gate_noise(runner: ModelRunner, builder: Builder) -> float:
+    """Noise of a gap of the loaded model, in its own number type, before any session has cells."""
+    return max(GATE_NOISE, measured_noise(runner, builder, runner.precision))
+
+
 def build_engine(
     settings: EngineSettings, emit: Callable[[Event], None] = lambda event: None, board: Config | None = None
 ) -> Engine:
@@ -181,8 +187,8 @@ def build_engine(
     builder = model_builder(settings, model_files(settings))
     shape = budget_shape(settings, builder)
     calibration = load_calibration(settings, builder)
-    gate = build_gate(builder, calibration)
     runner = load_runner(settings, builder, shape)
+    gate = build_gate(builder, calibration, gate_noise(runner, builder))
     writer = risk = None
     if board is not None:
         identity = calibration.identity if calibration else model_identity(settings, builder)

@@ -22,7 +22,7 @@ from stream_engine.model.frame import BarArrays
 from stream_engine.model.profile import Profile
 from stream_engine.model.rendering import Builder
 from stream_engine.model.runner import Runner, SegmentResult
-from stream_engine.model.step import Segment
+from stream_engine.model.step import Branch, Segment
 from stream_engine.publish import Publication
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -36,6 +36,9 @@ HARDLY = 0.05
 
 PREFILL_TOKENS = 32
 """Steps that append so many tokens tell the time of a prefill."""
+
+DECODES = 9
+"""So many steps of one token tell the time of a decode."""
 
 _BAR_US = 60_000_000
 
@@ -66,8 +69,9 @@ class Probe:
     """What was found. `gate` is at the profile's tau, `over_tau` at others, `by_series` at the profile's for each
     instrument; `in_set` counts windows where the header's first choice is in the fast-answer set.
 
-    gaps: quantiles (`QUANTILES`) of the header's gap in logits. prefill_ms: a token; decode_ms: a question's
-    entry on the resident state, where the questions of all classes share a step.
+    gaps: quantiles (`QUANTILES`) of the header's gap in logits. prefill_ms: a token of many; question_ms: a
+    question's entry on the resident state, where the questions of all classes share a step; decode_ms: one token
+    on the resident state (T_decode of Eq. 2).
     """
 
     model: str
@@ -79,6 +83,7 @@ class Probe:
     gaps: tuple[float, ...]
     clean: tuple[Clean, ...]
     prefill_ms: float
+    question_ms: float
     decode_ms: float
 
     @property
@@ -103,17 +108,18 @@ class Probe:
 
 @dataclass(slots=True)
 class _Timed:
-    """A runner that notes each step: appended tokens, branches, seconds."""
+    """A runner that notes each step: appended tokens, tokens of branches, branches, seconds."""
 
     runner: Runner
-    steps: list[tuple[int, int, float]] = field(default_factory=list)
+    steps: list[tuple[int, int, int, float]] = field(default_factory=list)
 
     def run(self, segments: Sequence[Segment]) -> list[SegmentResult]:
         start = time.perf_counter()
         results = self.runner.run(segments)
         seconds = time.perf_counter() - start
         appended = sum(len(segment.append) for segment in segments)
-        self.steps.append((appended, sum(len(segment.branches) for segment in segments), seconds))
+        entries = [len(branch.tokens) for segment in segments for branch in segment.branches]
+        self.steps.append((appended, sum(entries), len(entries), seconds))
         return results
 
     def copy(self, source: int, target: int, count: int) -> None:
@@ -125,11 +131,23 @@ class _Timed:
 
     @property
     def prefill_ms(self) -> float:
-        return self.milliseconds(seconds / size for size, _, seconds in self.steps if size >= PREFILL_TOKENS)
+        return self.milliseconds(seconds / size for size, _, _, seconds in self.steps if size >= PREFILL_TOKENS)
 
     @property
-    def decode_ms(self) -> float:
-        return self.milliseconds(seconds / branches for size, branches, seconds in self.steps if not size)
+    def question_ms(self) -> float:
+        """Steps of whole questions; an answer of several tokens goes on with one token a step."""
+        return self.milliseconds(
+            seconds / branches for size, tokens, branches, seconds in self.steps if not size and tokens > branches
+        )
+
+    def decode_ms(self, builder: Builder) -> float:
+        """One token behind a window of them; the first session's cells still hold one."""
+        length = len(builder.prefix) + builder.profile.window_bars * builder.tokens_per_bar
+        step = Segment(0, length, branches=(Branch((builder.end_token,), length),))
+        first = len(self.steps)
+        for _ in range(DECODES):
+            self.run([step])
+        return self.milliseconds(seconds for *_, seconds in self.steps[first:])
 
 
 def probe(
@@ -181,7 +199,8 @@ def probe(
             for (direction, _), moment in zip(cleans, last, strict=True)
         ),
         prefill_ms=runner.prefill_ms,
-        decode_ms=runner.decode_ms,
+        question_ms=runner.question_ms,
+        decode_ms=runner.decode_ms(builder),
     )
 
 

@@ -13,6 +13,7 @@ import polars as pl
 
 from stream_engine.assemble import build_engine, model_builder, model_files, model_identity
 from stream_engine.calibrate.choose import (
+    CALIBRATING,
     EARLIER,
     LATER,
     PILOT,
@@ -22,6 +23,7 @@ from stream_engine.calibrate.choose import (
     Demands,
     choose,
     curve_of,
+    samples_of,
 )
 from stream_engine.calibrate.pairs import COLUMNS, pairs_of
 from stream_engine.calibrate.replay import Moment, Replay
@@ -46,7 +48,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class NothingToCalibrate(ValueError):
-    """No series has a whole window, and none is to be simulated."""
+    """There is no window to calibrate on: the series are too short, and none is simulated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,12 @@ def run(settings: EngineSettings, series: Sequence[Series], plan: Plan, progress
         raise NothingToCalibrate(f"no series has {builder.profile.window_bars} bars, and none is to be simulated")
     pairs, facts = collect(build_engine(settings), long_enough, plan, progress)
     generic = builder.profile.generic_class.name
+    if not set(CALIBRATING) & set(samples_of(pairs)):
+        count = pairs.select("series", "window").n_unique()
+        raise NothingToCalibrate(
+            f"{count} windows are too few: every {PILOT_SHARE}th fixes the thresholds to try, and none is left to "
+            "choose among them; simulate some, or bring more bars"
+        )
     chosen = choose(pairs, builder.profile, plan.demands)
     calibration = Calibration(
         identity=model_identity(settings, builder),

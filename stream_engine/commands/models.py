@@ -24,7 +24,7 @@ def list_models() -> None:
 
     from stream_engine.model.catalogue import CATALOGUE
     from stream_engine.model.fetch import is_fetched
-    from stream_engine.model.files import adapter_names, adapted_model, cache_dir
+    from stream_engine.model.files import adapted_model, adapter_names, cache_dir
 
     table = Table("name", "what", "licence", "download", "here")
     table.add_row("embedded", "trained by this project for trend and more", "Apache-2.0", "none", "yes")

