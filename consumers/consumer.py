@@ -151,7 +151,7 @@ class Consumer:
 
     def _on_message(self, message: FromEngine, now: float) -> None:
         if isinstance(message, Welcome):
-            if self._watch.welcome(message.boot_id, message.credits, now):
+            if self._watch.welcome(message.boot_id, message.credits, message.link, now):
                 log.info("welcomed by engine %s with %d credits", message.boot_id, message.credits)
                 self._restart_all(now)
         elif isinstance(message, Ack | Refused | Evaluations):

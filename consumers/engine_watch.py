@@ -31,13 +31,17 @@ class EngineWatch:
         self.presence = Presence.ABSENT
         self.boot_id: str | None = None
         self.credits = 0
+        self._link = b""
         self._heard = now
         self._next_hello = now
 
-    def welcome(self, boot_id: str, credits_: int, now: float) -> bool:
-        """A Welcome came: records may flow. True where the engine is new, and so knows no partition of ours."""
+    def welcome(self, boot_id: str, credits_: int, link: bytes, now: float) -> bool:
+        """A Welcome came: records may flow. True where the engine is new, and so knows no partition of ours, or
+        knows us by another connection: what it sent by the old one, acknowledgements too, is lost then."""
         new = self.heard(boot_id, now)
-        self.credits = credits_
+        if self.presence is not Presence.ABSENT and link != self._link:
+            new = True
+        self.credits, self._link = credits_, link
         if self.presence is not Presence.WELCOMED:
             self._move(Presence.WELCOMED)
         return new
@@ -63,9 +67,9 @@ class EngineWatch:
         return False
 
     def hello_due(self, now: float) -> bool:
-        """Greet until welcomed, and again whenever it has been quiet: a restarted engine is found that way."""
-        quiet = self.presence is not Presence.WELCOMED or now - self._heard >= HELLO_EVERY_S
-        if not quiet or now < self._next_hello:
+        """Greet every second, whatever else is heard: the answer tells of a restarted engine, and of a connection
+        that was lost."""
+        if now < self._next_hello:
             return False
         self._next_hello = now + HELLO_EVERY_S
         return True

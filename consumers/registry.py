@@ -132,16 +132,21 @@ class Registry:
         if self._watch.relink_due(now):
             self._link.close()
             self._link = EngineLink(self._config.transport)
-            self._sync = None
-            with self._lock:
-                self._synced = None  # what was sent by the old link may be lost
+            self._forget_sync()
         if self._watch.hello_due(now):
             self._link.send(RegistryHello())
+
+    def _forget_sync(self) -> None:
+        """What was sent by the old link may be lost."""
+        self._sync = None
+        with self._lock:
+            self._synced = None
 
     def _on_message(self, message: FromEngine) -> None:
         now = time.monotonic()
         if isinstance(message, Welcome):
-            self._watch.welcome(message.boot_id, message.credits, now)
+            if self._watch.welcome(message.boot_id, message.credits, message.link, now):
+                self._forget_sync()
         elif isinstance(message, StandingWrite):
             self._write(message)
         elif isinstance(message, RegistryApplied):

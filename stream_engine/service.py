@@ -7,6 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from stream_engine.assemble import build_engine
 from stream_engine.config import Config
 from stream_engine.engine import Engine
@@ -69,7 +71,7 @@ class EngineService:
         self._started = time.monotonic()
         build = build or (lambda emit: build_engine(config.engine, emit, config))
         self.engine = build(self._publish)
-        self._registration = Registration(self.engine, self._server.send, self._withdraw)
+        self._registration = Registration(self.engine, self._send, self._withdraw)
 
     def run(self, stop: threading.Event) -> None:
         """Serve until ``stop`` is set. The board is marked dead at the end, so that readers refuse at once."""
@@ -91,6 +93,13 @@ class EngineService:
         finally:
             self.engine.close()
             self._server.close()
+
+    def _send(self, peer: Peer, message: FromEngine) -> None:
+        """A peer that reconnects comes under another identity, and what goes to the old one is dropped without a
+        word: the peer learns of it by its next Welcome."""
+        if isinstance(message, Welcome):
+            message = msgspec.structs.replace(message, link=peer.identity)
+        self._server.send(peer, message)
 
     def _publish(self, event: Event) -> None:
         self._sequence += 1
@@ -167,7 +176,7 @@ class EngineService:
             self._server.send(peer, unavailable)
         elif isinstance(message, ConsumerHello):
             self._consumers[peer.identity] = time.monotonic()
-            self._server.send(peer.unsolicited(), Welcome(engine.boot_id, engine.settings.credits))
+            self._send(peer.unsolicited(), Welcome(engine.boot_id, engine.settings.credits))
         elif isinstance(message, ConsumerReport):
             self._consumers[peer.identity] = time.monotonic()
             self._reports[peer.identity] = message

@@ -89,10 +89,12 @@ class EvaluationsWritten(msgspec.Struct, frozen=True, tag=True):
 
 class Welcome(msgspec.Struct, frozen=True, tag=True):
     """``boot_id`` names this life of the engine: on a new one a consumer treats all its partitions as
-    newly assigned. ``credits`` is the number of records that may be in flight (unacknowledged)."""
+    newly assigned. ``credits`` is the number of records that may be in flight (unacknowledged). ``link`` is the
+    connection by which the engine knows the receiver: on another one than before, what was on its way is lost."""
 
     boot_id: str
     credits: int
+    link: bytes = b""
 
 
 class Ack(msgspec.Struct, frozen=True, tag=True):

@@ -98,9 +98,9 @@ class Bench:
     def assign(self, topic: str) -> None:
         self.source.changes += [SourceEvent(Change.ASSIGNED, Partition(topic, n)) for n in range(MAX_LOADS)]
 
-    def turn(self, boot_id: str | None = None) -> None:
+    def turn(self, boot_id: str | None = None, link: bytes = b"") -> None:
         if boot_id is not None:
-            self.messages.append(Welcome(boot_id, 1000))
+            self.messages.append(Welcome(boot_id, 1000, link))
         self.consumer.turn()
 
     def streaming(self) -> set[str]:
@@ -128,6 +128,22 @@ def test_an_engine_that_restarts_while_trades_are_loading_is_given_bars_and_trad
     for _ in range(4):
         bench.turn()
     assert bench.streaming() == {bench.kafka.bars_topic, bench.kafka.trades_topic}
+
+
+def test_a_connection_that_was_lost_starts_everything_anew(bench: Bench) -> None:
+    bench.assign(bench.kafka.bars_topic)
+    bench.turn("boot-1", b"1")
+    for _ in range(2):
+        bench.turn()
+    streams = bench.consumer._streams.values()
+    before = {stream.partition: stream.generation for stream in streams}
+    bench.turn("boot-1", b"1")
+    assert {stream.partition: stream.generation for stream in streams} == before
+    bench.turn("boot-1", b"2")
+    for _ in range(2):
+        bench.turn()
+    assert bench.streaming() == {bench.kafka.bars_topic}
+    assert all(stream.generation > before[stream.partition] for stream in streams)
 
 
 def test_bars_that_come_while_trades_are_loading_have_their_places(bench: Bench) -> None:

@@ -160,9 +160,17 @@ def batch(records: Sequence[Record], generation: int = 1) -> Batch:
     return Batch(TOPIC, 0, generation, first - 1, last, len(records), tuple(records))
 
 
-def test_hello_is_welcomed_with_boot_id_and_credits(running: Running, consumer: Consumer) -> None:
-    consumer.send(ConsumerHello((TOPIC,)))
-    assert consumer.next() == Welcome(running.service.engine.boot_id, 77)
+def test_hello_is_welcomed_with_boot_id_credits_and_the_connection(running: Running, consumer: Consumer) -> None:
+    other = Consumer(running)
+    links = []
+    for one in (consumer, consumer, other):
+        one.send(ConsumerHello((TOPIC,)))
+        welcome = one.next()
+        assert isinstance(welcome, Welcome)
+        assert (welcome.boot_id, welcome.credits) == (running.service.engine.boot_id, 77)
+        links.append(welcome.link)
+    assert links[0] == links[1] != links[2]
+    other.link.close()
 
 
 def test_batches_are_acknowledged_with_their_floor_or_refused(
