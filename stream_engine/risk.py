@@ -17,6 +17,7 @@ import msgspec
 
 from stream_engine.calibration import Calibration
 from stream_engine.config import RiskSettings
+from stream_engine.decision_points import DecisionPoints
 from stream_engine.gate import ClassGate
 from stream_engine.messages import CalibrationFacts, ClassRisk
 from stream_engine.risk_memory import RiskMemory
@@ -44,7 +45,8 @@ _NEXT = {RiskState.OPEN: RiskState.RAISED, RiskState.RAISED: RiskState.CLOSED}
 @dataclass(slots=True)
 class WatchedClass:
     """One question class. ``checks`` and ``false_accepts`` are those under the present tau; ``past_checks`` and
-    ``past_false_accepts`` came before it."""
+    ``past_false_accepts`` came before it. ``points`` outlive a move: what was checked under one tau and is
+    asked again under the next would find the same, and one fault would close the class."""
 
     name: str
     configured: ClassGate
@@ -54,6 +56,7 @@ class WatchedClass:
     false_accepts: int = 0
     past_checks: int = 0
     past_false_accepts: int = 0
+    points: DecisionPoints = field(default_factory=DecisionPoints)
     detector: ChangeDetector = field(init=False)
 
     def __post_init__(self) -> None:

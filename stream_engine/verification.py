@@ -4,6 +4,9 @@ The full path of that time is the question's entry on the session as it ended th
 as long as the tokens up to that boundary are resident and unchanged, a branch that sees no further gives the very
 same distribution. What is gone by then (a swap, a correction at or below the boundary, an eviction) is dropped and
 counted. Only answers from the generic distribution are checked: a question's own distribution is its full path's.
+
+A decision point is checked at most once, whatever API process and whatever wording picked it. Model and tokens
+are fixed, so a second check of it would find what the first one found, and evidence has to be news.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from enum import Enum
 
 from stream_engine.answers import word_of
 from stream_engine.budget import CellBudget
+from stream_engine.decision_points import Point
 from stream_engine.gate import ClassGate
 from stream_engine.messages import CalibrationReport, Check, RiskChanged
 from stream_engine.model.rendering import Builder
@@ -36,6 +40,8 @@ class Dropped(Enum):
 
     OFF = "off"
     """This engine checks nothing (``risk.check_share`` is 0)."""
+    REPEATED = "repeated"
+    """The decision point was checked lately, or is about to be."""
     ENGINE_BEHIND = "engine_behind"
     """Too many checks wait for idle time already."""
     GATE_MOVED = "gate_moved"
@@ -99,6 +105,8 @@ class VerificationDesk:
         reason = None
         if not self.monitor.settings.check_share:
             reason = Dropped.OFF
+        elif self._repeated(check):
+            reason = Dropped.REPEATED
         elif len(self._scheduler.checks) >= MAX_WAITING:
             reason = Dropped.ENGINE_BEHIND
         if reason is not None:
@@ -137,6 +145,7 @@ class VerificationDesk:
                 check.gap,
             )
         watched = self.monitor.classes[check.question_class]
+        watched.points.add(_point(check))
         if watched.record(differs):
             self._advance(watched)
 
@@ -154,6 +163,13 @@ class VerificationDesk:
             {reason.value: self.monitor.dropped[reason.value] for reason in Dropped},
             len(self._scheduler.checks),
         )
+
+    def _repeated(self, check: Check) -> bool:
+        watched = self.monitor.classes.get(check.question_class)
+        if watched is not None and _point(check) in watched.points:
+            return True
+        same = (check.question_class, _point(check))
+        return any((one.check.question_class, _point(one.check)) == same for one in self._scheduler.checks)
 
     def _obstacle(self, work: CheckWork) -> Dropped | None:
         check = work.check
@@ -210,3 +226,7 @@ class VerificationDesk:
             gate.tau,
         )
         self._emit(event)
+
+
+def _point(check: Check) -> Point:
+    return check.session, check.token_hash

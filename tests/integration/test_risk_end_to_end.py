@@ -204,8 +204,13 @@ def test_a_planted_fault_closes_the_fast_path_and_a_restart_leaves_it_closed(fol
         assert follower.connected.wait(PATIENCE_S)
         for number in range(40):
             running.commit({"A": 100.0 + number % 7})
-        answers = []
-        for asked in range(1, 41):
+        answers = [running.ask("A") for _ in range(10)]
+        assert {one["path"] for one in answers} == {"fast"}
+        running.settled(10)
+        assert (running.trend()["checks"], running.trend()["state"]) == (1, "OPEN"), "one fault, seen ten times"
+        answers = answers[:1]
+        for asked in range(11, 51):
+            running.commit({"A": 100.0 + asked % 7})
             answers.append(running.ask("A"))
             if answers[-1]["path"] != "fast":
                 break

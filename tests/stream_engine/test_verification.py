@@ -85,6 +85,18 @@ def planted(fed: Callable[..., Any], make_record: Callable[..., Record]) -> Call
     return make
 
 
+@pytest.fixture
+def ask_anew(make_record: Callable[..., Record]) -> Callable[..., Any]:
+    """Asks after one more bar: of a decision point that was not asked about before."""
+
+    def ask(bench: Any, question: str = TREND) -> Any:
+        offset = bench.engine.sessions["AAPL"].version
+        bench.feed([make_record("AAPL", offset)], offset - 1)
+        return bench.ask("AAPL", question)
+
+    return ask
+
+
 def test_a_fast_answer_of_the_engine_is_checked_after_its_reply(planted: Callable[..., Any]) -> None:
     bench = planted("up", "up", risk=ALL)
     steps = len(bench.runner.steps)
@@ -102,14 +114,82 @@ def test_a_fast_answer_of_the_engine_is_checked_after_its_reply(planted: Callabl
     bench.engine.check_integrity()
 
 
-def test_a_share_of_them_is_checked(planted: Callable[..., Any]) -> None:
+def test_a_share_of_them_is_checked(planted: Callable[..., Any], ask_anew: Callable[..., Any]) -> None:
     bench = planted("up", "up", risk=RiskSettings(check_share=0.25))
     numbers = iter([0.1, 0.9, 0.24, 0.25])
     bench.engine.verification._chance = lambda: next(numbers)
     for _ in range(4):
-        bench.ask("AAPL", TREND)
+        ask_anew(bench)
     (trend,) = bench.engine.verification.calibration().classes
     assert trend.checks == 2
+
+
+def test_one_decision_point_is_evidence_once_however_often_it_is_asked_about(
+    planted: Callable[..., Any], ask_anew: Callable[..., Any]
+) -> None:
+    """A fault that is there stays there: repeats of it would raise an alarm from a single one."""
+    bench = planted("up", "down", risk=ALL)
+    for question in (TREND, OTHER_WORDING) * 10:
+        assert bench.ask("AAPL", question).path == "fast"
+    (trend,) = bench.engine.verification.calibration().classes
+    assert (trend.state, trend.checks, trend.false_accepts) == ("OPEN", 1, 1)
+    assert dropped(bench) == {"repeated": 19}
+    ask_anew(bench)
+    assert bench.engine.verification.calibration().classes[0].checks == 2
+
+
+def test_every_api_process_may_pick_a_decision_point_but_it_is_checked_once(
+    planted: Callable[..., Any], make_record: Callable[..., Record]
+) -> None:
+    """Handed over while the first one waits, or when it was made, or when a later point was checked."""
+    bench = planted("up", "down", risk=ALL)
+    desk, first = bench.engine.verification, check_of(bench)
+    desk.offer(first)
+    desk.offer(msgspec.structs.replace(first, question=OTHER_WORDING))
+    assert (desk.calibration().waiting, dropped(bench)) == (1, {"repeated": 1})
+    bench.engine.run_until_idle()
+    bench.feed([make_record("AAPL", 40)], 39)
+    second = check_of(bench)
+    for one in (first, second, first, second):
+        desk.offer(one)
+        bench.engine.run_until_idle()
+    assert (desk.calibration().classes[0].checks, dropped(bench)) == (2, {"repeated": 4})
+
+
+def test_a_new_version_with_the_same_tokens_is_the_same_decision_point(
+    planted: Callable[..., Any], make_record: Callable[..., Record]
+) -> None:
+    """Also where tokens come back, as an open bar's may."""
+    bench = planted("up", "down", risk=ALL)
+    tokens = list(bench.engine.sessions["AAPL"].tokens)
+    assert bench.ask("AAPL", TREND).session_version == 40
+    for offset, close in ((40, 99.0), (41, None)):
+        bench.feed([make_record("AAPL", offset, index=39, close=close)], offset - 1)
+        assert bench.ask("AAPL", TREND).session_version == offset + 1
+    assert bench.engine.sessions["AAPL"].tokens == tokens
+    assert bench.engine.verification.calibration().classes[0].checks == 2
+    assert dropped(bench) == {"repeated": 1}
+
+
+def test_a_decision_point_whose_check_was_dropped_may_be_checked_yet(planted: Callable[..., Any]) -> None:
+    bench = planted("up", "up", risk=ALL)
+    bench.engine.verification.offer(check_of(bench, question="x " * 2_000))
+    bench.engine.run_until_idle()
+    assert dropped(bench) == {"no_room": 1}
+    bench.ask("AAPL", TREND)
+    assert bench.engine.verification.calibration().classes[0].checks == 1
+
+
+def test_a_fault_that_was_counted_is_none_of_the_raised_taus(
+    planted: Callable[..., Any], ask_anew: Callable[..., Any]
+) -> None:
+    """Known faults that are asked about again would close the class by themselves."""
+    bench = planted("up", "down", risk=ALL)
+    while bench.engine.verification.calibration().classes[0].state == "OPEN":
+        ask_anew(bench)
+    bench.ask("AAPL", TREND)
+    (trend,) = bench.engine.verification.calibration().classes
+    assert (trend.state, trend.checks, dropped(bench)) == ("RAISED", 0, {"repeated": 1})
 
 
 def test_answers_that_no_gate_let_through_are_not_checked(planted: Callable[..., Any]) -> None:
@@ -126,12 +206,14 @@ def test_answers_that_no_gate_let_through_are_not_checked(planted: Callable[...,
     assert not dropped(bench)
 
 
-def test_a_header_that_disagrees_raises_tau_then_closes_the_class(planted: Callable[..., Any]) -> None:
+def test_a_header_that_disagrees_raises_tau_then_closes_the_class(
+    planted: Callable[..., Any], ask_anew: Callable[..., Any]
+) -> None:
     """A planted fault: nothing but the checks can see it. The board's readers and the engine obey at once."""
     bench = planted("up", "down", risk=ALL)
     asked = 0
     while bench.engine.verification.calibration().classes[0].state == "OPEN":
-        assert bench.ask("AAPL", TREND).answer == "up"
+        assert ask_anew(bench).answer == "up"
         asked += 1
     assert asked < 10
     (raised,) = [event for event in bench.events if isinstance(event, RiskChanged)]
@@ -140,9 +222,9 @@ def test_a_header_that_disagrees_raises_tau_then_closes_the_class(planted: Calla
     assert (raised.checks, raised.false_accepts) == (asked, asked)
     assert raised.evidence >= raised.threshold
     assert raised.lower > raised.budget
-    assert bench.ask("AAPL", TREND).tau == 3.0  # still a gap of 5: raising did not help
+    assert ask_anew(bench).tau == 3.0  # still a gap of 5: raising did not help
     while bench.engine.verification.calibration().classes[0].state == "RAISED":
-        bench.ask("AAPL", TREND)
+        ask_anew(bench)
     closed = bench.events[-1]
     assert isinstance(closed, RiskChanged)
     assert (closed.previous, closed.state, closed.open) == ("RAISED", "CLOSED", False)
@@ -151,16 +233,18 @@ def test_a_header_that_disagrees_raises_tau_then_closes_the_class(planted: Calla
     assert len([event for event in bench.events if isinstance(event, RiskChanged)]) == 2
 
 
-def test_a_tau_beyond_the_gap_sends_questions_to_the_full_path(planted: Callable[..., Any]) -> None:
+def test_a_tau_beyond_the_gap_sends_questions_to_the_full_path(
+    planted: Callable[..., Any], ask_anew: Callable[..., Any]
+) -> None:
     bench = planted("up", "down", risk=RiskSettings(check_share=1.0, tau_step=4.0))
-    while bench.ask("AAPL", TREND).answer == "up":
+    while ask_anew(bench).answer == "up":
         pass
     (trend,) = bench.engine.verification.calibration().classes
     assert (trend.state, trend.tau, trend.checks) == ("RAISED", 6.0, 0)
 
 
 def test_readers_of_the_board_see_the_gate_move(
-    planted: Callable[..., Any], tmp_path: Path, builder: TokenBuilder
+    planted: Callable[..., Any], ask_anew: Callable[..., Any], tmp_path: Path, builder: TokenBuilder
 ) -> None:
     meta = board_meta(builder.profile, Gate({"trend": ClassGate(2.0)}, {}, 0.0))
     board = BoardWriter.create(tmp_path / "board", meta, 16, 64, 1, 60.0)
@@ -171,7 +255,7 @@ def test_readers_of_the_board_see_the_gate_move(
         assert reader.meta is not None
         if reader.meta.classes["trend"] not in seen:
             seen.append(reader.meta.classes["trend"])
-        bench.ask("AAPL", TREND)
+        ask_anew(bench)
     assert seen == [ClassGate(2.0), ClassGate(3.0), ClassGate(3.0, open=False)]
     assert reader.meta.topics == ("market.bars",), "nothing else of META is lost"
     bench.engine.close()
@@ -204,8 +288,12 @@ def test_a_check_leaves_resident_branches_as_they_are(
     bench.engine.register(StandingPut("AAPL", TREND))
     bench.feed([make_record("AAPL", 40)], 39)
     branches = list(bench.engine.sessions["AAPL"].branches)
-    for _ in range(30):  # far more cells than there are, were they not given back
-        bench.engine.verification.offer(check_of(bench, question=OTHER_WORDING))
+    tokens, generic = bench.engine.sessions["AAPL"].tokens, bench.builder.generic_entry
+    for bars in range(30):  # far more cells than there are, were they not given back
+        then = tokens[: len(tokens) - bars * bench.builder.tokens_per_bar]
+        position, hashed = len(then) + len(generic), token_hash(then, generic)
+        check = check_of(bench, question=OTHER_WORDING, position=position, token_hash=hashed)
+        bench.engine.verification.offer(check)
         bench.engine.run_until_idle()
     assert bench.engine.verification.calibration().classes[0].checks_total + sum(dropped(bench).values()) == 30
     assert not dropped(bench) or set(dropped(bench)) == {"gate_moved"}
@@ -288,8 +376,8 @@ def test_an_engine_that_is_behind_drops_checks_and_one_that_watches_nothing_all(
 ) -> None:
     behind, off = fed(bars=40, risk=ALL), fed(bars=40, risk=UNWATCHED)
     for bench in (behind, off):
-        for _ in range(MAX_WAITING + 3):
-            bench.engine.verification.offer(check_of(bench))
+        for number in range(MAX_WAITING + 3):
+            bench.engine.verification.offer(check_of(bench, token_hash=number))
     assert dropped(behind) == {"engine_behind": 3}
     assert dropped(off) == {"off": MAX_WAITING + 3}
     assert behind.engine.verification.calibration().waiting == MAX_WAITING
