@@ -243,5 +243,6 @@ _MEANING = {
     409: "The freshness bounds are not met, or no ready distribution for `path: fast`",
     413: "The body is too large",
     422: "The request is wrong, or the model does not answer such questions",
+    429: "As many queries as may wait for the engine do; see Retry-After",
     503: "The engine does not answer, or the session is being rebuilt; see Retry-After",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -16,7 +17,7 @@ from query_api.metrics import ApiMetrics
 from query_api.questions import QuestionRouter
 from query_api.schemas import MAX_ID
 from stream_engine.config import Config
-from stream_engine.messages import ErrorReply, Status, StatusRequest, ToEngine
+from stream_engine.messages import ErrorReply, Query, Status, StatusRequest, ToEngine
 from stream_engine.transport import EngineClient, EngineUnavailable
 
 PROBE_TIMEOUT_S = 2.0
@@ -41,12 +42,16 @@ class ApiState:
         """The engine's reply of type ``kind``; ``wait_s`` is what the message itself lets the engine wait.
 
         Raises the ApiError that the engine refused with, or a 503 where it does not answer. An engine whose
-        lease has run out is not waited for any longer than another lease would last.
+        lease has run out is not waited for any longer than another lease would last. The engine is told for how
+        long a query is waited for: it drops what is given up here.
         """
         api, lease_s = self.config.api, self.config.board.lease_s
         timeout_s = api.engine_timeout_s if self.fast_path.alive() else min(api.engine_timeout_s, lease_s)
+        timeout_s += wait_s
+        if isinstance(message, Query):
+            message = msgspec.structs.replace(message, patience_ms=math.ceil(timeout_s * 1000))
         try:
-            reply = await self.engine.request(message, timeout_s + wait_s)
+            reply = await self.engine.request(message, timeout_s)
         except EngineUnavailable as error:
             raise engine_unavailable(str(error)) from None
         if isinstance(reply, ErrorReply):

@@ -209,13 +209,15 @@ class EngineSettings:
     new one, so that it does not make a rebuild long."""
     credits: int = 4096
     """Records that may be in flight between a consumer and the engine."""
+    max_queries: int = 256
+    """Queries in hand: those that wait for a step or for their freshness bounds. One more is refused (429)."""
     stuck_after_s: float = 10.0
     """Not ready when a work item is older than this."""
     check_integrity: bool = False
     """Check cells = tokens = boundary whenever idle (always on in the tests)."""
 
     def __post_init__(self) -> None:
-        for name in ("max_sessions", "step_tokens", "commit_every", "quiet_records", "credits"):
+        for name in ("max_sessions", "step_tokens", "commit_every", "quiet_records", "credits", "max_queries"):
             _require(getattr(self, name) > 0, f"engine.{name}", "positive", getattr(self, name))
         for name in ("threads", "total_cells", "max_deferrals", "promoted_questions"):
             _require(getattr(self, name) >= 0, f"engine.{name}", "zero or positive", getattr(self, name))

@@ -50,6 +50,7 @@ COUNTERS = (
     "commits_total", "records_total", "bars_total", "late_bars_total", "duplicates_total", "replayed_total",
     "steps_total", "step_tokens_total", "step_seconds_total", "prepositions_total", "prepositions_skipped_total",
     "answers_fast_total", "answers_fallthrough_total", "answers_cold_total", "queries_refused_total",
+    "queries_shed_total", "queries_expired_total",
     "questions_promoted_total", "questions_demoted_total", "promoted_reads_total",
     "swaps_total", "swaps_prepared_total", "evictions_total", "batches_refused_total",
 )  # fmt: skip
@@ -126,6 +127,7 @@ class Engine:
             self.promoted,
             self.counters,
             self.verification.sample,
+            settings.max_queries,
         )
         self._planner = Planner(
             settings,

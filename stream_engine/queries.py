@@ -1,8 +1,9 @@
 """Queries: answered at once from a ready distribution (Alg. 2), after a step on the full path, or once their
-freshness bounds are met."""
+freshness bounds are met. Those that wait are bounded in number, and in time by the patience of their askers."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,20 +28,23 @@ RETRY_AFTER_S = 1.0
 
 @dataclass(slots=True)
 class _Asked:
-    """A query as it came in; times of the monotonic clock."""
+    """A query as it came in; times of the monotonic clock. At its ``deadline`` it is judged as it stands, from
+    ``expires`` on nobody waits for the reply."""
 
     query: Query
     reply: QueryReply
     since: float
     deadline: float
+    expires: float
 
 
 Sampled = Callable[[Session, str, str, ReadyDistribution], None]
 
 
 class QueryDesk:
-    """Takes queries in and sees them to their reply. Every query gets exactly one. ``sampled`` is told of each
-    answer that the gate let through, after its reply."""
+    """Takes queries in and sees them to their reply. Every query gets exactly one. At most ``max_queries`` wait,
+    for a step or for their bounds. ``sampled`` is told of each answer that the gate let through, after its
+    reply."""
 
     def __init__(
         self,
@@ -54,6 +58,7 @@ class QueryDesk:
         promoted: PromotedQuestions,
         counters: dict[str, float],
         sampled: Sampled,
+        max_queries: int,
     ) -> None:
         self._builder = builder
         self._router = router
@@ -65,6 +70,7 @@ class QueryDesk:
         self._promoted = promoted
         self._counters = counters
         self._sampled = sampled
+        self._max_queries = max_queries
         self._waiting: list[_Asked] = []
 
     @property
@@ -79,13 +85,21 @@ class QueryDesk:
     def ask(self, query: Query, reply: QueryReply) -> None:
         """Answer now, after a step, or once the query's bounds are met (at most ``wait_ms`` from now)."""
         now = time.monotonic()
-        self._try(_Asked(query, reply, now, now + query.wait_ms / 1000))
+        patience_s = math.inf if query.patience_ms is None else query.patience_ms / 1000
+        self._try(_Asked(query, reply, now, now + query.wait_ms / 1000, now + patience_s))
 
     def retry_waiting(self) -> None:
         """The state may have moved, or time passed: look again at what waits."""
+        now = time.monotonic()
+        for work in [work for work in self._scheduler.queries if now >= work.expires]:
+            self._scheduler.queries.remove(work)
+            self._expire(work.reply)
         waiting, self._waiting = self._waiting, []
         for asked in waiting:
-            self._try(asked)
+            if now >= asked.expires:
+                self._expire(asked.reply)
+            else:
+                self._try(asked)
 
     def advance(self, work: QueryWork, session: Session, logits: Logits) -> None:
         """One more token of an answer has been decoded; the reply, once it is complete."""
@@ -135,8 +149,23 @@ class QueryDesk:
         elif refusal.status == 422 or time.monotonic() >= asked.deadline:
             self._counters["queries_refused_total"] += 1
             asked.reply(refusal)
-        else:
+        elif self._has_room(asked):
             self._waiting.append(asked)
+
+    def _has_room(self, asked: _Asked) -> bool:
+        """Whether the query may wait here; where as many as may do already, it is refused."""
+        if self.waiting + len(self._scheduler.queries) < self._max_queries:
+            return True
+        self._counters["queries_shed_total"] += 1
+        message = f"{self._max_queries} queries wait for the engine already: ask again"
+        asked.reply(ErrorReply(429, "overloaded", message, retry_after_s=RETRY_AFTER_S))
+        return False
+
+    def _expire(self, reply: QueryReply) -> None:
+        """Work on it would keep others waiting, until theirs are too late as well."""
+        self._counters["queries_expired_total"] += 1
+        message = "the query waited for too long: ask again"
+        reply(ErrorReply(503, "overloaded", message, retry_after_s=RETRY_AFTER_S))
 
     def _refusal(self, query: Query) -> ErrorReply | None:
         """Why the query cannot be answered on the present state; None when it can."""
@@ -195,8 +224,9 @@ class QueryDesk:
                 message = f"session {session.id!r} has no ready distribution for this question at the moment"
                 asked.reply(ErrorReply(409, "no_ready_distribution", message, param="path"))
                 return
-        entry = self._builder.query_entry(query.question)
-        self._scheduler.add_query(QueryWork(query, asked.reply, asked.since, entry, class_name))
+        if self._has_room(asked):
+            entry = self._builder.query_entry(query.question)
+            self._scheduler.add_query(QueryWork(query, asked.reply, asked.since, entry, class_name, asked.expires))
 
     def _fast_answer(
         self,

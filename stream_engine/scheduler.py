@@ -8,6 +8,7 @@ its place in its queue.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
@@ -25,13 +26,15 @@ QueryReply = Callable[[Answer | ErrorReply], None]
 @dataclass(slots=True)
 class QueryWork:
     """A question that takes the full path. ``entry`` is its whole realised entry; ``generated`` what has been
-    decoded so far; ``cell`` where the branch's cells begin, relative to the slab's base, once it has some."""
+    decoded so far; ``cell`` where the branch's cells begin, relative to the slab's base, once it has some. From
+    ``expires`` on (of the monotonic clock) nobody waits for the answer."""
 
     query: Query
     reply: QueryReply
     since: float
     entry: tuple[int, ...]
     class_name: str | None
+    expires: float = math.inf
     generated: list[int] = field(default_factory=list)
     cell: int | None = None
     computed: int = 0

@@ -20,7 +20,7 @@ router = APIRouter(tags=["queries"])
 
 @router.post(
     "/v1/sessions/{session:path}/query",
-    responses=responses(AnswerBody, 404, 409, 413, 422, 503),
+    responses=responses(AnswerBody, 404, 409, 413, 422, 429, 503),
     openapi_extra=request_body(QueryBody),
     summary="Ask a session a question",
 )

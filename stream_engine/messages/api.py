@@ -20,7 +20,8 @@ class OffsetBound(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Query(msgspec.Struct, frozen=True, tag=True):
-    """A question for one session. ``wait_ms`` is how long the engine may wait for the freshness bounds."""
+    """A question for one session. ``wait_ms`` is how long the engine may wait for the freshness bounds,
+    ``patience_ms`` how long the asker waits for the reply, that included, None for ever: later nobody reads it."""
 
     session: str
     question: str
@@ -29,6 +30,7 @@ class Query(msgspec.Struct, frozen=True, tag=True):
     min_version: int | None = None
     min_offset: OffsetBound | None = None
     wait_ms: int = 0
+    patience_ms: int | None = None
 
 
 class SessionsRequest(msgspec.Struct, frozen=True, tag=True):

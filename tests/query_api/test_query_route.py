@@ -54,7 +54,7 @@ def test_below_the_gate_or_within_its_noise_the_engine_decodes(engine_answers, g
     assert (body["path"], body["answer"]) == ("fallthrough", "down")
     assert "type" not in body
     assert body["latency_us"] > 0
-    assert engine_answers.engine.of(Query) == [Query("AAPL", TREND)]
+    assert engine_answers.engine.of(Query) == [Query("AAPL", TREND, patience_ms=5_000)]
 
 
 def test_confidence_is_read_off_the_calibrated_curve_where_there_is_one(service):
@@ -311,8 +311,40 @@ def test_an_unmet_bound_with_wait_ms_waits_at_the_engine(engine_answers):
 
     assert reply.json()["path"] == "fallthrough"
     assert engine_answers.engine.of(Query) == [
-        Query("AAPL", TREND, max_age_ms=5, min_version=50, min_offset=OffsetBound(1, 60), wait_ms=300)
+        Query(
+            "AAPL",
+            TREND,
+            max_age_ms=5,
+            min_version=50,
+            min_offset=OffsetBound(1, 60),
+            wait_ms=300,
+            patience_ms=5_300,
+        )
     ]
+
+
+def test_an_engine_that_has_its_hands_full_is_429_with_the_time_to_come_again(service):
+    service.engine.on[Query] = lambda _: ErrorReply(429, "overloaded", "ask again", retry_after_s=1.0)
+
+    reply = service.ask()
+
+    assert reply.status_code == 429
+    assert reply.json()["error"] == {"type": "overloaded", "message": "ask again"}
+    assert reply.headers["retry-after"] == "1"
+    assert (
+        "429"
+        in service.http.get("/openapi.json").json()["paths"]["/v1/sessions/{session}/query"]["post"]["responses"]
+    )
+
+
+def test_the_engine_is_told_how_long_a_query_is_waited_for(make_service):
+    """With no engine that holds the lease it is not waited for as long, and dropped as early."""
+    service = make_service(board=False)
+    service.engine.on[Query] = lambda query: answer(session=query.session, question=query.question)
+
+    service.ask(path="full", wait_ms=1_000)
+
+    assert service.engine.of(Query)[0].patience_ms == 1_200
 
 
 # --- strict requests ---------------------------------------------------------------------------------

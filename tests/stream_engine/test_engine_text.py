@@ -101,3 +101,25 @@ def test_greedy_text_is_that_of_a_plain_model(
     kept = [token for token in written if token != engine.builder.end_token]
     assert answer.answer == engine.builder.decode(kept).strip()
     assert len(written) > 1, "several tokens were decoded"
+
+
+def test_an_answer_that_nobody_waits_for_any_more_is_not_written_to_its_end(
+    engine: Engine, make_record: Callable[..., Record]
+) -> None:
+    commit(engine, [make_record("AAPL", offset) for offset in range(33)])
+    replies: list[Answer | ErrorReply] = []
+    engine.queries.ask(Query("AAPL", "Tell me about it", "full", patience_ms=3_600_000), replies.append)
+    for _ in range(3):
+        engine.step()
+    (work,) = engine.scheduler.queries
+    assert work.generated
+    work.expires = 0.0
+    engine.run_until_idle()
+    (reply,) = replies
+    assert isinstance(reply, ErrorReply)
+    assert reply.status == 503
+    engine.check_integrity()
+    commit(engine, [make_record("AAPL", 33)])
+    answer = ask(engine, "AAPL", "Tell me about it")
+    assert isinstance(answer, Answer)
+    assert answer.session_version == 34

@@ -206,3 +206,91 @@ def test_an_offset_of_a_partition_that_does_not_exist_is_refused_at_once(bench: 
     assert refused.message == "market.bars has no partition 4: it has 4"
     bench.engine.queries.ask(Query("A", TREND, min_offset=OffsetBound(3, 0)), bench.replies.append)
     assert bench.replies[-1].status == 409  # it exists, and is not applied so far
+
+
+def test_a_query_that_nobody_waits_for_any_more_costs_no_step(bench: Any, clock: Clock) -> None:
+    ask(bench, path="full", patience_ms=10_000)
+    ask(bench, path="full", question="What is the momentum?", patience_ms=30_000)
+    steps = len(bench.runner.steps)
+    clock.now += 10.0
+    bench.engine.run_until_idle()
+    late, answer = bench.replies
+    assert isinstance(late, ErrorReply)
+    assert (late.status, late.kind, late.retry_after_s) == (503, "overloaded", 1.0)
+    assert isinstance(answer, Answer)
+    entry = bench.builder.query_entry("What is the momentum?")
+    (run,) = bench.runner.steps[steps:]
+    assert [branch.tokens for segment in run for branch in segment.branches] == [entry]
+    assert bench.engine.counters["queries_expired_total"] == 1
+    assert bench.engine.counters["queries_refused_total"] == 0
+
+
+def test_a_bound_that_is_waited_for_longer_than_its_asker_does(bench: Any, clock: Clock) -> None:
+    """As where the engine was held up: patience ends after the deadline, but nobody looked in between."""
+    ask(bench, min_version=99, wait_ms=500, patience_ms=10_500)
+    clock.now += 10.5
+    bench.engine.step()
+    assert only(bench).status == 503
+    assert bench.engine.counters["queries_expired_total"] == 1
+
+
+def test_as_many_queries_wait_as_may_and_the_next_is_refused(
+    make_bench: Callable[..., Any], make_record: Callable[..., Record], clock: Clock
+) -> None:
+    bench = make_bench(max_queries=3, promoted_questions=0)
+    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+    feed(bench, [make_record("A", offset) for offset in range(40)])
+    for _ in range(2):
+        ask(bench, min_version=41, wait_ms=60_000, path="full")
+    ask(bench, path="full")
+    assert bench.replies == []
+    for options in ({"path": "full"}, {"min_version": 99, "wait_ms": 60_000}):
+        ask(bench, **options)
+        refused = bench.replies.pop()
+        assert (refused.status, refused.kind, refused.retry_after_s) == (429, "overloaded", 1.0)
+    assert bench.engine.counters["queries_shed_total"] == 2
+    # What waits already is not refused when it comes to its step.
+    feed(bench, [make_record("A", 40)])
+    assert [type(reply) for reply in bench.replies] == [Answer] * 3
+    ask(bench, path="full")
+    bench.engine.run_until_idle()
+    assert isinstance(bench.replies[-1], Answer)
+    assert bench.engine.counters["queries_shed_total"] == 2
+
+
+def test_ready_answers_are_given_however_many_queries_wait(
+    make_bench: Callable[..., Any], make_record: Callable[..., Record]
+) -> None:
+    bench = make_bench(max_queries=1)
+    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+    feed(bench, [make_record("A", offset) for offset in range(40)])
+    ask(bench, path="full")
+    ask(bench, path="fast")
+    (ready,) = bench.replies
+    assert isinstance(ready, Answer)
+    assert ready.path == "fast"
+
+
+def test_overload_goes_by_and_leaves_nothing_behind(
+    make_bench: Callable[..., Any], make_record: Callable[..., Record], clock: Clock
+) -> None:
+    """Far more is offered than is run: a small step a second, a hundred queries in each, of askers who wait for
+    two seconds."""
+    bench = make_bench(max_queries=150, step_tokens=32)
+    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+    feed(bench, [make_record("A", offset) for offset in range(40)])
+    for _ in range(20):
+        for _ in range(100):
+            ask(bench, path="full", patience_ms=2_000)
+        assert len(bench.engine.scheduler.queries) <= bench.engine.settings.max_queries
+        clock.now += 1.0
+        bench.engine.step()
+    bench.engine.run_until_idle()
+    assert len(bench.replies) == 2_000, "every query gets exactly one reply"
+    answered = sum(isinstance(reply, Answer) for reply in bench.replies)
+    counters = bench.engine.counters
+    assert answered > 0
+    assert counters["queries_shed_total"] > 0
+    assert counters["queries_expired_total"] > 0
+    assert answered + counters["queries_shed_total"] + counters["queries_expired_total"] == 2_000
+    assert isinstance(bench.ask("A", TREND, path="full"), Answer)
