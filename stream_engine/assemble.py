@@ -139,12 +139,14 @@ def build_gate(builder: Builder, calibration: Calibration | None = None, noise: 
 
 
 def build_monitor(
-    settings: RiskSettings, gate: Gate, calibration: Calibration | None, identity: Identity
+    settings: RiskSettings, gate: Gate, calibration: Calibration | None, identity: Identity, board: Path
 ) -> RiskMonitor:
-    """The watch over a gate. What it has raised or closed is remembered for this very gate of this very model:
-    other weights, an adapter or another precision make it another one, with a calibration or without."""
+    """The watch over a gate. What it has found and decided is remembered for this very gate of this very model:
+    other weights, an adapter or another precision make it another one, with a calibration or without. And for
+    this deployment: its ``board`` is no other running engine's, and the same after a restart."""
     name = f"{identity.digest()}/{gate.calibration}/{sorted(gate.classes.items())}"
-    return RiskMonitor(settings, gate.classes, calibration, RiskMemory(settings.state_file, name))
+    memory = RiskMemory(settings.state_file, str(board.absolute()), name)
+    return RiskMonitor(settings, gate.classes, calibration, memory)
 
 
 def load_runner(settings: EngineSettings, builder: Builder, shape: BudgetShape) -> ModelRunner:
@@ -192,7 +194,7 @@ def build_engine(
     writer = risk = None
     if board is not None:
         identity = calibration.identity if calibration else model_identity(settings, builder)
-        risk = build_monitor(board.risk, gate, calibration, identity)
+        risk = build_monitor(board.risk, gate, calibration, identity, board.board.path)
         writer = BoardWriter.create(
             board.board.path,
             board_meta(builder.profile, gate),

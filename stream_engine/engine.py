@@ -281,7 +281,8 @@ class Engine:
             pass
 
     def when_idle(self) -> None:
-        """Between messages: a one-token self-test now and then, and the integrity check where it is on."""
+        """Between messages, now and then: a one-token self-test, the watched risk's state file, and the integrity
+        check where it is on."""
         now = time.monotonic()
         if now < self._next_self_test:
             return
@@ -294,11 +295,14 @@ class Engine:
         except Exception as error:  # whatever it is, it would hit the next commit as well
             log.exception("self-test failed")
             self.self_test_error = str(error)
+        self.verification.monitor.keep()
         if self.settings.check_integrity:
             self.check_integrity()
 
     def close(self) -> None:
-        """The board is marked dead: readers refuse its slots at once."""
+        """The board is marked dead: readers refuse its slots at once. What the checks have found is written down
+        first: after that another engine may serve this board."""
+        self.verification.monitor.keep()
         self.publication.close()
 
     def check_integrity(self) -> None:

@@ -20,7 +20,7 @@ from stream_engine.config import RiskSettings
 from stream_engine.decision_points import DecisionPoints
 from stream_engine.gate import ClassGate
 from stream_engine.messages import CalibrationFacts, ClassRisk
-from stream_engine.risk_memory import RiskMemory
+from stream_engine.risk_memory import KeptClass, RiskMemory
 from stream_engine.sequential import ChangeDetector, rate_bounds
 
 log = logging.getLogger(__name__)
@@ -83,6 +83,33 @@ class WatchedClass:
         self.checks = self.false_accepts = 0
         self._restart()
 
+    def kept(self) -> KeptClass:
+        """All that a restart must not lose."""
+        return KeptClass(
+            state=self.state.value,
+            tau=self.gate.tau,
+            budget=self.settings.budget,
+            checks=self.checks,
+            false_accepts=self.false_accepts,
+            past_checks=self.past_checks,
+            past_false_accepts=self.past_false_accepts,
+            sums=list(self.detector.sums),
+            points=list(self.points),
+        )
+
+    def restore(self, kept: KeptClass) -> None:
+        """Become the class that was kept. Evidence of another tau or budget (``risk.*`` was changed meanwhile) is
+        of the past, as it is after a move."""
+        self.state = RiskState(kept.state)
+        self.points = DecisionPoints(kept.points)
+        self.past_checks, self.past_false_accepts = kept.past_checks, kept.past_false_accepts
+        same = (kept.tau, kept.budget) == (self.gate.tau, self.settings.budget)
+        if same and self.detector.resume(kept.sums):
+            self.checks, self.false_accepts = kept.checks, kept.false_accepts
+        else:
+            self.past_checks += kept.checks
+            self.past_false_accepts += kept.false_accepts
+
     def report(self) -> ClassRisk:
         """As ``GET /v1/calibration`` shows it."""
         lower, upper = rate_bounds(self.checks, self.false_accepts, self.settings.budget, BOUNDS_LEVEL)
@@ -112,8 +139,8 @@ class WatchedClass:
 class RiskMonitor:
     """All classes of a gate, and the checks that could not be made, by reason.
 
-    Without ``risk.budget`` the budget is what the calibration was made for. ``memory`` keeps the states over
-    restarts: a class that is closed stays closed until its gate is another one.
+    Without ``risk.budget`` the budget is what the calibration was made for. ``memory`` keeps the classes over
+    restarts, with their evidence: one that is closed stays closed until its gate is another one.
     """
 
     def __init__(
@@ -129,11 +156,12 @@ class RiskMonitor:
         self.dropped: Counter[str] = Counter()
         self.facts = _facts(calibration) if calibration else None
         self._memory = memory
-        for name, state in (memory.load() if memory else {}).items():
+        for name, kept in (memory.load() if memory else {}).items():
             if name in self.classes:
-                self.classes[name].state = RiskState(state)
+                self.classes[name].restore(kept)
                 if self.classes[name].state is not RiskState.OPEN:
-                    log.warning("class %s: %s, as before the restart (risk.state_file)", name, state)
+                    log.warning("class %s: %s, as before the restart (risk.state_file)", name, kept.state)
+        self._kept = self._snapshot()
 
     @property
     def moved(self) -> bool:
@@ -143,8 +171,16 @@ class RiskMonitor:
     def advance(self, watched: WatchedClass) -> None:
         """The class's evidence has passed the threshold."""
         watched.advance()
-        if self._memory is not None:
-            self._memory.save({name: one.state.value for name, one in self.classes.items()})
+        self.keep()
+
+    def keep(self) -> None:
+        """Write down what has changed, for the next start. To be called now and then, and at the end."""
+        kept = self._snapshot()
+        if self._memory is not None and kept != self._kept and self._memory.save(kept):
+            self._kept = kept
+
+    def _snapshot(self) -> dict[str, KeptClass]:
+        return {name: watched.kept() for name, watched in self.classes.items()}
 
     def gates(self) -> dict[str, ClassGate]:
         """The gate's classes as the states make them."""

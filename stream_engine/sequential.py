@@ -7,7 +7,7 @@ Shafer, "Game-theoretic statistics and safe anytime-valid inference", 2023).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 FACTORS = (2.0, 5.0, 15.0)
 """Alternatives that the detector looks for, in multiples of the budget: a drift, a fault, a break."""
@@ -67,6 +67,18 @@ class ChangeDetector:
         self._clean = [(1 - rate) / (1 - budget) for rate in alternatives]
         self._sums = [0.0] * len(alternatives)
         self.threshold = horizon / level
+
+    @property
+    def sums(self) -> tuple[float, ...]:
+        """The R of each alternative: all that the detector knows of its past."""
+        return tuple(self._sums)
+
+    def resume(self, sums: Sequence[float]) -> bool:
+        """Go on from the ``sums`` of a detector with the same budget. False where there are not as many."""
+        if len(sums) != len(self._sums):
+            return False
+        self._sums = list(sums)
+        return True
 
     @property
     def evidence(self) -> float:

@@ -25,7 +25,7 @@ class Check(msgspec.Struct, frozen=True, tag=True):
 class ClassRisk(msgspec.Struct, frozen=True):
     """How one question class stands. ``state`` is what risk control has done; ``open`` is False as well where the
     calibration gave the class no fast path. ``checks``, ``false_accepts``, ``rate`` and its anytime-valid bounds
-    are those under the present ``tau``; ``*_total`` are all since the engine started. An alarm comes when
+    are those under the present ``tau``; ``*_total`` are all, over restarts. An alarm comes when
     ``evidence`` passes ``threshold``."""
 
     class_: str = msgspec.field(name="class")

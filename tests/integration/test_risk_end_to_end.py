@@ -68,7 +68,8 @@ def planted_engine(config: Config) -> Callable[[Callable[[Event], None]], Engine
         gate, shape = build_gate(builder), BudgetShape(4 * 1024, 4, 256, len(builder.prefix))
         board = BoardWriter.create(config.board.path, board_meta(builder.profile, gate), 16, 64, 4, 60.0)
         publication = Publication(board, builder.profile, gate)
-        monitor = build_monitor(config.risk, gate, None, model_identity(config.engine, builder))
+        identity = model_identity(config.engine, builder)
+        monitor = build_monitor(config.risk, gate, None, identity, config.board.path)
         return Engine(config.engine, builder, Planted(builder), shape, gate, publication, emit, monitor)
 
     return build

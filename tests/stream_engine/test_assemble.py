@@ -136,14 +136,15 @@ def test_what_the_watch_has_closed_is_remembered_of_that_model_only(
 ) -> None:
     """Without a calibration, which would refuse another model, as well."""
     settings, gate = replace(calibrated[0], calibration="none"), build_gate(builder)
-    risk = RiskSettings(state_file=tmp_path / "risk.json")
+    risk, board = RiskSettings(state_file=tmp_path / "risk.json"), tmp_path / "board"
 
-    def moved(served: EngineSettings) -> bool:
-        return build_monitor(risk, gate, None, model_identity(served, builder)).moved
+    def moved(served: EngineSettings, board: Path = board) -> bool:
+        return build_monitor(risk, gate, None, model_identity(served, builder), board).moved
 
-    first = build_monitor(risk, gate, None, model_identity(settings, builder))
+    first = build_monitor(risk, gate, None, model_identity(settings, builder), board)
     first.advance(first.classes["trend"])
     assert moved(settings)
+    assert not moved(settings, tmp_path / "another service's board")
     assert not moved(replace(settings, dtype="bfloat16"))
     assert not moved(replace(settings, quantization="int8"))
     (tmp_path / "model.safetensors").write_bytes(b"other weights")

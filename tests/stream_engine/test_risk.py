@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,7 +96,7 @@ def test_what_is_closed_stays_closed_over_a_restart_but_not_under_another_gate(
     path, classes = tmp_path / "state" / "risk.json", {"trend": ClassGate(1.0), "volume": ClassGate(3.0)}
 
     def start(of: str = "gate a") -> RiskMonitor:
-        return RiskMonitor(SETTINGS, classes, None, RiskMemory(path, of))
+        return RiskMonitor(SETTINGS, classes, None, RiskMemory(path, "board", of))
 
     first = start()
     assert not first.moved
@@ -112,25 +114,53 @@ def test_what_is_closed_stays_closed_over_a_restart_but_not_under_another_gate(
     assert not start("gate b").moved
 
 
-def test_engines_with_different_gates_may_share_a_state_file(tmp_path: Path) -> None:
-    first, second = (RiskMemory(tmp_path / "risk.json", name) for name in ("gate a", "gate b"))
-    first.save({"trend": "CLOSED"})
-    second.save({"trend": "RAISED"})
-    first.save({"trend": "CLOSED", "volume": "OPEN"})
-    assert (first.load(), second.load()) == ({"trend": "CLOSED", "volume": "OPEN"}, {"trend": "RAISED"})
+@pytest.mark.parametrize("moves", [0, 1])
+def test_a_restart_between_two_checks_changes_nothing(moves: int, tmp_path: Path) -> None:
+    """Evidence, bounds, counts, what was checked, and the check at which the alarm comes."""
+    chance, classes = random.Random(moves), {"trend": ClassGate(1.0)}
+
+    def start() -> RiskMonitor:
+        return RiskMonitor(SETTINGS, classes, None, RiskMemory(tmp_path / "risk.json", "board", "gate"))
+
+    through = RiskMonitor(SETTINGS, classes)
+    for monitor in (through, start()):
+        for _ in range(moves):
+            alarm(monitor.classes["trend"])
+            monitor.advance(monitor.classes["trend"])
+    rang = False
+    for number in range(200):
+        differs = number > 20 and chance.random() < 0.2
+        restarted = start()
+        assert restarted.classes["trend"].kept() == through.classes["trend"].kept()
+        assert restarted.classes["trend"].report() == through.classes["trend"].report()
+        told = []
+        for monitor in (through, restarted):
+            watched = monitor.classes["trend"]
+            watched.points.add(("AAPL", number))
+            told.append(watched.record(differs))
+        restarted.keep()
+        assert told[0] == told[1]
+        if told[0]:
+            rang = True
+            break
+    assert rang
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"gate a": {"trend": "AJAR"}}'])
-def test_a_state_file_that_cannot_be_read_is_logged_and_left(
-    content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "risk.json"
-    path.write_bytes(content)
-    assert RiskMemory(path, "gate a").load() == {}
-    assert "risk.state_file" in caplog.text
+def test_evidence_is_about_one_tau_and_one_budget(tmp_path: Path) -> None:
+    """What was decided stays decided when these settings change; what was counted is of the past."""
+    classes = {"trend": ClassGate(1.0)}
 
+    def start(settings: RiskSettings) -> WatchedClass:
+        memory = RiskMemory(tmp_path / "risk.json", "board", "gate")
+        return RiskMonitor(settings, classes, None, memory).classes["trend"]
 
-def test_a_state_file_that_cannot_be_written_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "file").write_text("not a folder")
-    RiskMemory(tmp_path / "file" / "risk.json", "gate a").save({"trend": "CLOSED"})
-    assert "a restart opens what is closed" in caplog.text
+    first = RiskMonitor(SETTINGS, classes, None, RiskMemory(tmp_path / "risk.json", "board", "gate"))
+    faults = alarm(first.classes["trend"])
+    first.advance(first.classes["trend"])
+    first.classes["trend"].record(True)
+    first.keep()
+    assert start(SETTINGS).checks == 1
+    for settings in (replace(SETTINGS, tau_step=0.5), replace(SETTINGS, budget=0.05)):
+        changed = start(settings)
+        assert (changed.state, changed.checks, changed.detector.evidence) == (RiskState.RAISED, 0, 0.0)
+        assert (changed.report().checks_total, changed.report().false_accepts_total) == (faults + 1, faults + 1)

@@ -19,6 +19,8 @@ from stream_engine.messages import Answer, Check, Query, Record, RiskChanged, St
 from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.runner import Logits
 from stream_engine.publish import board_meta, token_hash
+from stream_engine.risk import RiskMonitor
+from stream_engine.risk_memory import RiskMemory
 from stream_engine.status import status
 from stream_engine.verification import MAX_WAITING, Dropped
 
@@ -169,6 +171,32 @@ def test_a_new_version_with_the_same_tokens_is_the_same_decision_point(
     assert bench.engine.sessions["AAPL"].tokens == tokens
     assert bench.engine.verification.calibration().classes[0].checks == 2
     assert dropped(bench) == {"repeated": 1}
+
+
+def test_an_engine_that_starts_again_goes_on_from_what_was_checked(
+    planted: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Also when it was killed, if it had been idle for a moment. A question that is asked again is no news."""
+    told = []
+    for _ in range(3):
+        bench = planted("up", "down", risk=ALL)
+        monitor = RiskMonitor(ALL, bench.gate.classes, None, RiskMemory(tmp_path / "risk.json", "board", "gate"))
+        bench.engine.verification.monitor = monitor
+        assert bench.ask("AAPL", TREND).path == "fast"
+        told.append((monitor.classes["trend"].report(), dropped(bench)))
+        bench.engine.when_idle() if len(told) == 1 else bench.engine.close()
+    assert told[0][0].checks == 1
+    assert [report for report, _ in told] == [told[0][0]] * 3
+    assert [reasons for _, reasons in told] == [{}, {"repeated": 1}, {"repeated": 1}]
+
+
+def test_the_end_of_an_engine_keeps_the_last_checks(planted: Callable[..., Any], tmp_path: Path) -> None:
+    bench, memory = planted("up", "down", risk=ALL), RiskMemory(tmp_path / "risk.json", "board", "gate")
+    bench.engine.verification.monitor = RiskMonitor(ALL, bench.gate.classes, None, memory)
+    bench.ask("AAPL", TREND)
+    assert memory.load() == {}
+    bench.engine.close()
+    assert memory.load()["trend"].checks == 1
 
 
 def test_a_decision_point_whose_check_was_dropped_may_be_checked_yet(planted: Callable[..., Any]) -> None:
