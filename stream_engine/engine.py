@@ -263,6 +263,7 @@ class Engine:
         planned = self._planner.plan()
         if not planned:
             return False
+        self.publication.heartbeat()  # planning has applied the commits' records: that alone may take long
         parts = [(one, one.segment()) for one in planned]
         segments = [segment for _, segment in parts if segment is not None]
         started = time.perf_counter()

@@ -78,6 +78,7 @@ class Ingest:
         if owned is None or owned.generation != message.generation:
             return
         for window in message.windows:
+            self._publication.heartbeat()  # hundreds of windows, or of records, take long on a slow machine
             if window.session in self._sessions or not window.bars:
                 continue
             session = self._open(window.session, owned)
@@ -100,6 +101,7 @@ class Ingest:
         waiting = OpenBatch(batch.last, 0)
         taken.open.append(waiting)
         for record in batch.records:
+            self._publication.heartbeat()
             self._queue(taken, waiting, record)
         self._go_live_when_due(taken)
         return None

@@ -55,6 +55,9 @@ log = logging.getLogger(__name__)
 
 IDLE_WAIT_MS = 20
 """Longest wait for a message when idle: the heartbeat's rhythm, far below any lease."""
+MAX_MESSAGES = 256
+MAX_WEIGHT = 512
+"""What is taken in between two steps: as many messages, or as many bars and windows as fill some 0.1 s."""
 
 
 class EngineService:
@@ -79,8 +82,7 @@ class EngineService:
         idle = True
         try:
             while not stop.is_set():
-                for peer, message in self._server.receive(IDLE_WAIT_MS if idle else 0):
-                    self._handle(peer, message)
+                self._take_in(IDLE_WAIT_MS if idle else 0)
                 idle = not self.engine.step()
                 self._hand_out_evaluations()
                 self._registration.expire()
@@ -93,6 +95,22 @@ class EngineService:
         finally:
             self.engine.close()
             self._server.close()
+
+    def _take_in(self, wait_ms: int) -> None:
+        """Messages that have come, up to a bound on what they hold, because a query among them waits for its step.
+        The heartbeat goes on meanwhile: an engine that refills windows is not a hung one."""
+        weight = 0
+        for _ in range(MAX_MESSAGES):
+            received = self._server.receive(wait_ms, 1)
+            if not received:
+                return
+            ((peer, message),) = received
+            wait_ms = 0
+            self.engine.publication.heartbeat()
+            self._handle(peer, message)
+            weight += _weight(message)
+            if weight >= MAX_WEIGHT:
+                return
 
     def _send(self, peer: Peer, message: FromEngine) -> None:
         """A peer that reconnects comes under another identity, and what goes to the old one is dropped without a
@@ -229,3 +247,10 @@ class EngineService:
                 del self._consumers[identity]
                 self._reports.pop(identity, None)
         return len(self._consumers)
+
+
+def _weight(message: ToEngine) -> int:
+    """Bars or windows to apply, which take about as long each."""
+    if isinstance(message, Batch):
+        return sum(len(record.bars) for record in message.records)
+    return len(message.windows) if isinstance(message, Restore) else 0
