@@ -38,6 +38,17 @@ def _default_run_dir() -> Path:
     return Path(tempfile.gettempdir()) / f"stream-engine-{os.getuid()}"
 
 
+def _default_state_dir() -> Path:
+    """For what must outlive a restart of the machine, which empties the folder for temporary files."""
+    chosen = Path(os.environ.get("XDG_STATE_HOME", ""))
+    try:
+        # A relative one is to be ignored, says the XDG base directory specification.
+        folder = chosen if chosen.is_absolute() else Path("~/.local/state").expanduser()
+        return folder / "stream-engine"
+    except RuntimeError:  # an account without a home
+        return _default_run_dir()
+
+
 def _default_board() -> Path:
     shm = Path("/dev/shm")  # noqa: S108 - shared memory is the point
     folder = shm if shm.is_dir() and os.access(shm, os.W_OK) else _default_run_dir()
@@ -239,8 +250,8 @@ class RiskSettings:
     horizon: int = 5_000
     tau_step: float = 1.0
     """By how much an alarm raises tau, in logits, before the next one closes the class."""
-    state_file: Path = field(default_factory=lambda: _default_run_dir() / "risk.json")
-    """What risk control has raised or closed, so that a restart does not open it again."""
+    state_file: Path = field(default_factory=lambda: _default_state_dir() / "risk.json")
+    """What risk control has raised or closed, and its evidence, so that a restart changes neither."""
 
     def __post_init__(self) -> None:
         _require(0 <= self.check_share <= 1, "risk.check_share", "0..1", self.check_share)

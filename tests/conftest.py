@@ -22,6 +22,14 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         print(f"\n{report.nodeid} ({report.when}; {held})\n{report.longreprtext}", file=sys.__stderr__, flush=True)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Services that tests start, in processes of their own as well, leave the home of whoever runs them alone."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @dataclass(frozen=True, slots=True)
 class KafkaBroker:
     """A broker that tests share: they keep to topics and groups of their own and never stop it."""

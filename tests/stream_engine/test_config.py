@@ -63,6 +63,28 @@ def test_a_home_folder_is_expanded(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert config.board.path == tmp_path / "board"
 
 
+def test_what_risk_control_keeps_lies_where_a_restart_of_the_machine_leaves_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert Config().risk.state_file == tmp_path / "state" / "stream-engine" / "risk.json"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for unset in ("", "relative/state"):
+        monkeypatch.setenv("XDG_STATE_HOME", unset)
+        assert Config().risk.state_file == tmp_path / ".local" / "state" / "stream-engine" / "risk.json"
+    monkeypatch.delenv("XDG_STATE_HOME")
+    assert Config().risk.state_file == tmp_path / ".local" / "state" / "stream-engine" / "risk.json"
+
+
+def test_an_account_without_a_home_has_defaults_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setattr(Path, "expanduser", homeless)
+    assert Config().risk.state_file.name == "risk.json"
+
+
 @pytest.mark.parametrize(
     ("section", "name", "value"),
     [
