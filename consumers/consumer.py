@@ -105,6 +105,8 @@ class Consumer:
     def turn(self) -> None:
         """One round. Waits at most for one poll, half a second while the group is joined; before it, for a word of
         an engine that has not welcomed us: nothing can be done without it."""
+        if self._registry is not None and self._registry.failure is not None:
+            raise self._registry.failure
         welcomed = self._watch.presence is Presence.WELCOMED
         messages = self._link.drain(0 if welcomed else ABSENT_WAIT_MS)  # before judging whether it is silent
         now = time.monotonic()
@@ -135,8 +137,6 @@ class Consumer:
         """No session goes live before the engine knows its standing queries and what they answered last."""
         if self._registry is None:
             return True
-        if self._registry.failure is not None:
-            raise self._registry.failure
         return self._registry.ready_for(self._watch.boot_id, stream.since)
 
     def _keep_engine(self, now: float) -> None:

@@ -261,6 +261,8 @@ class Registry:
             answer = _decode_answer(record.value)
             if not separator or (answer.session, answer.query) != (session, query):
                 raise ValueError(f"the key is {record.key!r}")
+            if answer.topic is None or answer.partition is None or answer.offset is None:
+                raise ValueError("it names no record that it was computed on")
         except ValueError as error:  # msgspec's errors are
             log.warning("no answer of ours in %s at offset %d: %s", record.topic, record.offset, error)
             return

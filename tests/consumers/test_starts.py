@@ -130,6 +130,19 @@ def test_an_engine_that_restarts_while_trades_are_loading_is_given_bars_and_trad
     assert bench.streaming() == {bench.kafka.bars_topic, bench.kafka.trades_topic}
 
 
+def test_a_registry_that_ended_ends_the_consumer_while_all_partitions_stream(bench: Bench) -> None:
+    registry: Any = SimpleNamespace(failure=None, ready_for=lambda *_: True)
+    bench.consumer._registry = registry
+    bench.assign(bench.kafka.bars_topic)
+    bench.turn("boot-1")
+    for _ in range(2):
+        bench.turn()
+    assert bench.streaming() == {bench.kafka.bars_topic}
+    registry.failure = RuntimeError("the registry is gone")
+    with pytest.raises(RuntimeError, match="the registry is gone"):
+        bench.turn()
+
+
 def test_a_connection_that_was_lost_starts_everything_anew(bench: Bench) -> None:
     bench.assign(bench.kafka.bars_topic)
     bench.turn("boot-1", b"1")
