@@ -210,6 +210,8 @@ class Consumer:
             case Change.REVOKED:
                 self._starts.forget(event.partition)
                 self._windows.forget(event.partition)
+                if self._answers is not None:
+                    self._answers.forget(event.partition)
                 if stream is not None:
                     del self._streams[event.partition]
                     self._revoke(stream)

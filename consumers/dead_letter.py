@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from kafka import KafkaProducer
-from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
+from kafka.errors import KafkaError
 
 from consumers.client import client_options
+from consumers.producer import TOO_LARGE, SteadyProducer, raise_if_final
 from consumers.reasons import DeadLetter
 from stream_engine.config import KafkaSettings
 
@@ -47,21 +49,10 @@ class DeadLetterWriter:
     A record near the broker's size limit does not fit together with its headers: it is then cut, and the header
     ``truncated`` names its original size. The whole record stays in its own topic."""
 
-    def __init__(self, settings: KafkaSettings, producer: Any = None) -> None:
+    def __init__(self, settings: KafkaSettings, make_producer: Callable[[], Any] | None = None) -> None:
         """The topic must exist. Raises KafkaTimeoutError where no broker tells about it."""
         self._topic_suffix = settings.dead_letter_suffix
-        self._producer = producer or KafkaProducer(
-            **client_options(settings),
-            client_id=f"{settings.group_id}-dead-letters",
-            acks="all",
-            enable_idempotence=True,
-            linger_ms=5,
-            max_block_ms=2_000,  # the poll thread calls: it may not be held up for long
-            reconnect_backoff_max_ms=2_000,
-        )
-        # Once the topic's partitions are known a send does not wait, not even while the broker is away.
-        for topic in settings.source_topics:
-            self._producer.partitions_for(topic + settings.dead_letter_suffix)
+        self._producer = SteadyProducer(make_producer or (lambda: _producer(settings)))
         self._waiting: deque[_Outgoing] = deque()
         self._sent: deque[tuple[Any, _Outgoing]] = deque()
 
@@ -79,7 +70,9 @@ class DeadLetterWriter:
         self._waiting.append(_Outgoing(letter, generation))
 
     def confirmed(self) -> list[Confirmation]:
-        """Push on what waits, and return what the broker has confirmed since the last call."""
+        """Push on what waits, and return what the broker has confirmed since the last call.
+
+        Raises WriteRefused."""
         self._push()
         done: list[Confirmation] = []
         unfinished: deque[tuple[Any, _Outgoing]] = deque()
@@ -90,11 +83,14 @@ class DeadLetterWriter:
                 raw = outgoing.letter.raw
                 done.append(Confirmation(raw.topic, raw.partition, outgoing.generation, raw.offset))
             else:
+                self._producer.failed(future.exception)
                 self._retry(outgoing, future.exception)
         self._sent = unfinished
         return done
 
     def _push(self) -> None:
+        if not self._producer.ready():
+            return
         now = time.monotonic()
         for _ in range(len(self._waiting)):
             outgoing = self._waiting.popleft()
@@ -112,16 +108,19 @@ class DeadLetterWriter:
                 )
             except KafkaError as error:
                 self._retry(outgoing, error)
-                if not outgoing.cut and not isinstance(error, MessageSizeTooLargeError):
+                if not isinstance(error, TOO_LARGE):
                     return  # the broker is away: each further try would block as long again
             else:
                 self._sent.append((future, outgoing))
 
     def _retry(self, outgoing: _Outgoing, error: BaseException) -> None:
-        if isinstance(error, MessageSizeTooLargeError | RecordListTooLargeError) and not outgoing.cut:
+        raw = outgoing.letter.raw
+        too_large = isinstance(error, TOO_LARGE)
+        if too_large and not outgoing.cut and _cuttable(outgoing.letter):
             self._waiting.append(replace(outgoing, cut=True))
             return
-        raw = outgoing.letter.raw
+        if not too_large:  # else it may be that of another one, which ended the producer
+            raise_if_final(raw.topic + self._topic_suffix, error)
         log.warning(
             "dead letter of %s/%d offset %d not written, trying again: %s: %s",
             *(raw.topic, raw.partition, raw.offset, type(error).__name__, error),
@@ -129,7 +128,7 @@ class DeadLetterWriter:
         self._waiting.append(replace(outgoing, not_before=time.monotonic() + RETRY_AFTER_S))
 
     def close(self, timeout_s: float) -> None:
-        self._producer.close(timeout=timeout_s)
+        self._producer.close(timeout_s)
 
 
 def headers(letter: DeadLetter, cut: bool = False) -> list[tuple[str, bytes]]:
@@ -148,6 +147,25 @@ def headers(letter: DeadLetter, cut: bool = False) -> list[tuple[str, bytes]]:
     if cut:
         named.append(("truncated", str(len(letter.value or b"")).encode()))
     return named
+
+
+def _producer(settings: KafkaSettings) -> Any:
+    producer = KafkaProducer(
+        **client_options(settings),
+        client_id=f"{settings.group_id}-dead-letters",
+        acks="all",
+        enable_idempotence=True,
+        linger_ms=5,
+        max_block_ms=2_000,  # the poll thread calls: it may not be held up for long
+        reconnect_backoff_max_ms=2_000,
+    )
+    for topic in settings.source_topics:
+        producer.partitions_for(topic + settings.dead_letter_suffix)
+    return producer
+
+
+def _cuttable(letter: DeadLetter) -> bool:
+    return len(letter.value or b"") > CUT_VALUE_BYTES or len(letter.raw.key or b"") > CUT_KEY_BYTES
 
 
 def _cut(data: bytes | None, size: int) -> bytes | None:

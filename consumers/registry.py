@@ -11,8 +11,10 @@ record would be gone by the next compaction, and a restart may not change what i
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +25,7 @@ from kafka.errors import KafkaError, RetriableError
 from consumers.client import client_options
 from consumers.dead_letter import DeadLetterWriter
 from consumers.engine_watch import EngineWatch, Presence
+from consumers.producer import SteadyProducer
 from consumers.reasons import DeadLetter, RawRecord
 from consumers.sink import AnswerRecord
 from consumers.source import Partition, SourceUnavailable
@@ -81,7 +84,8 @@ class Registry:
                 f"kafka.standing_topic = {self._topic!r}: the topic has {count} partitions, and needs exactly "
                 "one, because its records have an order; make it anew, or name another"
             )
-        self._producer = _producer(kafka)
+        self._producer = SteadyProducer(lambda: _producer(kafka))
+        self._failures: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
         self._letters = DeadLetterWriter(kafka)
         self._link = EngineLink(config.transport)
         self._watch = EngineWatch(time.monotonic())
@@ -123,6 +127,8 @@ class Registry:
         for record in self._tail.poll(POLL_MS):
             self._take(record)
         self._letters.confirmed()
+        while not self._failures.empty():
+            self._producer.failed(self._failures.get())
         self._synchronise(time.monotonic())
 
     # --- the engine ----------------------------------------------------------------------------------
@@ -164,6 +170,9 @@ class Registry:
 
     def _write(self, message: StandingWrite) -> None:
         value = None if message.query is None else encode_standing(message.query)
+        if not self._producer.ready():
+            log.warning("standing query %r not written: the broker does not answer", message.id)
+            return
         try:
             future = self._producer.send(
                 self._topic,
@@ -173,9 +182,14 @@ class Registry:
                 partition=0,
             )
         except KafkaError as error:
-            _not_written(message.id, error)
+            log.warning("standing query %r not written: %s: %s", message.id, type(error).__name__, error)
         else:
-            future.add_errback(lambda error: _not_written(message.id, error))
+            future.add_errback(lambda error: self._not_written(message.id, error))
+
+    def _not_written(self, query_id: str, error: BaseException) -> None:
+        """On the producer's thread. The engine answers the request by 503."""
+        self._failures.put(error)
+        log.warning("standing query %r not written: %s: %s", query_id, type(error).__name__, error)
 
     def _synchronise(self, now: float) -> None:
         boot_id = self._watch.boot_id
@@ -276,12 +290,13 @@ class Registry:
         self._letters.send(letter, 0)
 
     def _close(self) -> None:
-        for close in (
+        closers: list[Callable[[], None]] = [
             lambda: self._tail.close(CLOSE_WAIT_S),
-            lambda: self._producer.close(timeout=CLOSE_WAIT_S),
+            lambda: self._producer.close(CLOSE_WAIT_S),
             lambda: self._letters.close(CLOSE_WAIT_S),
             self._link.close,
-        ):
+        ]
+        for close in closers:
             try:
                 close()
             except Exception as error:  # the others must still be closed
@@ -301,10 +316,6 @@ def _producer(settings: KafkaSettings) -> Any:
     )
     producer.partitions_for(settings.standing_topic)
     return producer
-
-
-def _not_written(query_id: str, error: BaseException) -> None:
-    log.warning("standing query %r not written: %s: %s", query_id, type(error).__name__, error)
 
 
 def _source(answer: AnswerChanged) -> Partition:

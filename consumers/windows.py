@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from kafka.errors import KafkaError
 from consumers.bars import OpenBar
 from consumers.client import client_options
 from consumers.dead_letter import Confirmation, DeadLetterWriter
+from consumers.producer import SteadyProducer, raise_if_final
 from consumers.source import Partition, SourceUnavailable
 from stream_engine.config import KafkaSettings
 from stream_engine.messages import Window
@@ -68,28 +69,18 @@ class WindowWriter:
     waits until the engine has ``acknowledged`` all of that, and ``letters`` has its dead letters written."""
 
     settings: KafkaSettings
-    producer: Any = None
+    make_producer: Callable[[], Any] | None = None
     letters: DeadLetterWriter | None = None
     _acknowledged: dict[Partition, int] = field(default_factory=dict)
     _waiting: dict[tuple[int, bytes], _Write] = field(default_factory=dict)
     _sent: list[_Write] = field(default_factory=list)
     _newest: dict[tuple[int, bytes], int] = field(default_factory=dict)
     _numbers: int = 0
+    _producer: SteadyProducer = field(init=False)
 
     def __post_init__(self) -> None:
         """The topic must exist. Raises KafkaTimeoutError where no broker tells about it."""
-        self.producer = self.producer or KafkaProducer(
-            **client_options(self.settings),
-            client_id=f"{self.settings.group_id}-windows",
-            acks="all",
-            enable_idempotence=True,
-            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
-            request_timeout_ms=DELIVERY_TIMEOUT_MS // 2,
-            linger_ms=5,
-            max_block_ms=2_000,  # the poll thread calls: it may not be held up for long
-            reconnect_backoff_max_ms=2_000,
-        )
-        self.producer.partitions_for(self.settings.windows_topic)
+        self._producer = SteadyProducer(self.make_producer or (lambda: _make_producer(self.settings)))
 
     @property
     def pending(self) -> int:
@@ -135,16 +126,21 @@ class WindowWriter:
             del self._waiting[slot]
 
     def confirmed(self) -> list[Confirmation]:
-        """Push on what waits, and return what the broker has confirmed since the last call."""
+        """Push on what waits, and return what the broker has confirmed since the last call.
+
+        Raises WriteRefused."""
         self._push()
         done: list[Confirmation] = []
         sent, self._sent = self._sent, []
         for index, write in enumerate(sent):
             if not write.future.is_done:
                 self._sent.append(write)
-            elif write.future.succeeded():
+                continue
+            if write.future.succeeded():
                 done.extend(write.tickets)
-            elif self._newest[write.slot] == write.number:
+                continue
+            self._producer.failed(write.future.exception)
+            if self._newest[write.slot] == write.number:
                 self._retry(write, write.future.exception)
             else:  # a newer window takes its place
                 newer = self._waiting.get(write.slot) or next(
@@ -154,13 +150,15 @@ class WindowWriter:
         return done
 
     def _push(self) -> None:
+        if not self._producer.ready():
+            return
         now = time.monotonic()
         due = [write for write in self._waiting.values() if write.not_before <= now]
         for write in [write for write in due if self._may_tell(write)]:
             partition, key = write.slot
             del self._waiting[write.slot]
             try:
-                write.future = self.producer.send(
+                write.future = self._producer.send(
                     self.settings.windows_topic, key=key, value=write.value, partition=partition
                 )
             except KafkaError as error:
@@ -174,12 +172,29 @@ class WindowWriter:
         return write.as_of <= acknowledged and (pending is None or pending > write.as_of)
 
     def _retry(self, write: _Write, error: BaseException) -> None:
+        raise_if_final(self.settings.windows_topic, error)
         log.warning("window not written, trying again: %s: %s", type(error).__name__, error)
         write.not_before = time.monotonic() + RETRY_AFTER_S
         self._waiting[write.slot] = write
 
     def close(self, timeout_s: float) -> None:
-        self.producer.close(timeout=timeout_s)
+        self._producer.close(timeout_s)
+
+
+def _make_producer(settings: KafkaSettings) -> Any:
+    producer = KafkaProducer(
+        **client_options(settings),
+        client_id=f"{settings.group_id}-windows",
+        acks="all",
+        enable_idempotence=True,
+        delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+        request_timeout_ms=DELIVERY_TIMEOUT_MS // 2,
+        linger_ms=5,
+        max_block_ms=2_000,  # the poll thread calls: it may not be held up for long
+        reconnect_backoff_max_ms=2_000,
+    )
+    producer.partitions_for(settings.windows_topic)
+    return producer
 
 
 @dataclass(frozen=True, slots=True)

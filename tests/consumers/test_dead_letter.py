@@ -7,22 +7,45 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, NotEnoughReplicasError
+from kafka.errors import (
+    IllegalStateError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    NotEnoughReplicasError,
+    TopicAuthorizationFailedError,
+)
 from kafka.future import Future
 
 from consumers import dead_letter
 from consumers.dead_letter import Confirmation, DeadLetterWriter, headers
+from consumers.producer import WriteRefused
 from consumers.reasons import DeadLetter, RawRecord, Reason
 from stream_engine.config import KafkaSettings
 
 
 class PlayedProducer:
+    """``lives`` counts how often one was made."""
+
     def __init__(self) -> None:
         self.sent: list[tuple[dict[str, Any], Future]] = []
         self.refuse: Exception | None = None
+        self.lives = 0
+        self._sender = self
 
-    def partitions_for(self, topic: str) -> set[int]:
-        return {0}
+    def make(self) -> PlayedProducer:
+        self.lives += 1
+        return self
+
+    def force_close(self) -> None:
+        for _, future in self.sent:
+            if not future.is_done:
+                future.failure(IllegalStateError("given up"))
+
+    def join(self) -> None:
+        pass
+
+    def close(self, timeout: float) -> None:
+        pass
 
     def send(self, topic: str, **message: Any) -> Future:
         if self.refuse is not None:
@@ -41,7 +64,15 @@ def producer() -> PlayedProducer:
 @pytest.fixture
 def writer(producer: PlayedProducer, monkeypatch: pytest.MonkeyPatch) -> DeadLetterWriter:
     monkeypatch.setattr(dead_letter, "RETRY_AFTER_S", 0.0)
-    return DeadLetterWriter(KafkaSettings(), producer)
+    return DeadLetterWriter(KafkaSettings(), producer.make)
+
+
+def renewed(writer: DeadLetterWriter) -> list[Confirmation]:
+    """What is confirmed, and sent, once there is another producer in the place of one that failed."""
+    done = writer.confirmed()
+    while not writer._producer.ready():
+        pass
+    return done + writer.confirmed()
 
 
 def letter(value: bytes | None = b"bad", key: bytes | None = b"AAPL", bar: int | None = None) -> DeadLetter:
@@ -94,7 +125,8 @@ def test_a_failed_write_is_tried_again(
     fail(producer.sent[0][1])
     assert writer.confirmed() == []
     assert writer.pending == 1
-    writer.confirmed()
+    renewed(writer)
+    assert producer.lives == 2  # the one of before may be of no use
     producer.sent[1][1].success(None)
     assert len(writer.confirmed()) == 1
 
@@ -109,6 +141,38 @@ def test_a_record_at_the_size_limit_is_cut_and_says_so(writer: DeadLetterWriter,
     message = producer.sent[0][0]
     assert message["value"] == value[: dead_letter.CUT_VALUE_BYTES]
     assert ("truncated", b"1000000") in message["headers"]
+
+
+def test_what_the_broker_finds_too_large_is_cut_for_the_next_producer_and_the_others_are_not(
+    writer: DeadLetterWriter, producer: PlayedProducer
+) -> None:
+    value = b"x" * 500_000
+    writer.send(letter(value), 1)
+    writer.send(letter(b"small"), 1)
+    writer.confirmed()
+    refusal = MessageSizeTooLargeError("of the topic")
+    for _, future in producer.sent:  # it ends the producer, which gives that answer to all
+        future.failure(refusal)
+    renewed(writer)
+    assert producer.lives == 2
+    cut, whole = sorted((message for message, _ in producer.sent[2:]), key=lambda message: -len(message["value"]))
+    assert cut["value"] == value[: dead_letter.CUT_VALUE_BYTES]
+    assert ("truncated", b"500000") in cut["headers"]
+    assert whole["value"] == b"small"
+    assert "truncated" not in dict(whole["headers"])
+    for _, future in producer.sent[2:]:
+        future.success(None)
+    assert len(writer.confirmed()) == 2
+
+
+def test_a_topic_that_may_not_be_written_ends_the_consumer(
+    writer: DeadLetterWriter, producer: PlayedProducer
+) -> None:
+    writer.send(letter(), 1)
+    writer.confirmed()
+    producer.sent[0][1].failure(TopicAuthorizationFailedError("market.bars.dlq"))
+    with pytest.raises(WriteRefused, match=r"market.bars.dlq cannot be written.*right to write"):
+        writer.confirmed()
 
 
 def test_a_broker_away_keeps_the_letters(writer: DeadLetterWriter, producer: PlayedProducer) -> None:
