@@ -217,19 +217,20 @@ def read_windows(settings: KafkaSettings, source: Partition) -> StoredWindows:
     """The windows of one partition, up to the topic's end as of now.
 
     Raises SourceUnavailable, and WindowsTopicTooSmall."""
-    consumer = KafkaConsumer(
-        **client_options(settings),
-        client_id=f"{settings.group_id}-windows",
-        group_id=None,
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-    )
     try:
-        return _read(consumer, settings.windows_topic, source)
+        consumer = KafkaConsumer(
+            **client_options(settings),
+            client_id=f"{settings.group_id}-windows",
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+        )
+        try:
+            return _read(consumer, settings.windows_topic, source)
+        finally:
+            consumer.close(timeout_ms=LOOKUP_TIMEOUT_MS)
     except KafkaError as error:
         raise SourceUnavailable(f"windows of {source}: {type(error).__name__}: {error}") from error
-    finally:
-        consumer.close(timeout_ms=LOOKUP_TIMEOUT_MS)
 
 
 def _read(consumer: Any, topic: str, source: Partition) -> StoredWindows:
@@ -245,7 +246,8 @@ def _read(consumer: Any, topic: str, source: Partition) -> StoredWindows:
     consumer.seek_to_beginning(tp)
     found: dict[bytes, Window | OpenBar] = {}
     moved = time.monotonic()
-    while consumer.position(tp, timeout_ms=LOOKUP_TIMEOUT_MS) < end:
+    # The position is None where the broker does not answer in time.
+    while (consumer.position(tp, timeout_ms=LOOKUP_TIMEOUT_MS) or 0) < end:
         polled = consumer.poll(timeout_ms=READ_POLL_MS)
         if polled:
             moved = time.monotonic()

@@ -11,10 +11,10 @@ from kafka.errors import IllegalStateError, KafkaTimeoutError, MessageSizeTooLar
 from consumers import windows as module
 from consumers.dead_letter import Confirmation
 from consumers.producer import WriteRefused
-from consumers.source import Partition
+from consumers.source import Partition, SourceUnavailable
 from consumers.starts import Starts
 from consumers.stream import PartitionStream
-from consumers.windows import StoredWindows, WindowWriter, in_parts
+from consumers.windows import StoredWindows, WindowWriter, in_parts, read_windows
 from stream_engine.config import Config, KafkaSettings
 from stream_engine.messages import Bar, Window, WindowBar, WindowUnits
 
@@ -241,3 +241,59 @@ def test_a_partition_starts_once_windows_of_an_earlier_topic_are_deleted(
     assert [starts.begin(stream, 0.0) for _ in range(2)] == [False, True]  # it looks once more
     assert seeks == [0]
     assert len(producer.sent) == 1
+
+
+class Reader:
+    """A consumer that finds one window at offset 0. ``positions`` are what it says one after another."""
+
+    def __init__(self, positions: list[int | None]) -> None:
+        self.positions = positions
+        self.closed = False
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        return {0, 1}
+
+    def assign(self, partitions: Any) -> None:
+        pass
+
+    def seek_to_beginning(self, partition: Any) -> None:
+        pass
+
+    def end_offsets(self, partitions: Any, timeout_ms: int) -> dict[Any, int]:
+        return {partition: 1 if partition.topic == "stream-engine.windows" else 100 for partition in partitions}
+
+    def position(self, partition: Any, timeout_ms: int) -> int | None:
+        return self.positions.pop(0)
+
+    def poll(self, timeout_ms: int) -> dict[Any, Any]:
+        if self.positions[0] != 1:
+            return {}
+        return {"polled": [SimpleNamespace(key=b"market.bars|A", value=module._encode(window("A", 9)))]}
+
+    def close(self, timeout_ms: int) -> None:
+        self.closed = True
+
+
+def test_a_broker_that_is_slow_to_tell_the_position_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = Reader([None, 0, 1])
+    monkeypatch.setattr(module, "KafkaConsumer", lambda **_: reader)
+    assert [one.session for one in read_windows(KafkaSettings(), SOURCE).windows] == ["A"]
+    assert reader.closed
+
+
+def test_windows_without_a_position_are_looked_up_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "NO_PROGRESS_S", -1.0)
+    reader = Reader([None, None])
+    monkeypatch.setattr(module, "KafkaConsumer", lambda **_: reader)
+    with pytest.raises(SourceUnavailable):
+        read_windows(KafkaSettings(), SOURCE)
+    assert reader.closed
+
+
+def test_a_reader_that_finds_no_broker_tries_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(**_: Any) -> Any:
+        raise KafkaTimeoutError("Failed to bootstrap")
+
+    monkeypatch.setattr(module, "KafkaConsumer", away)
+    with pytest.raises(SourceUnavailable, match="bootstrap"):
+        read_windows(KafkaSettings(), SOURCE)
