@@ -173,7 +173,7 @@ def _truncate_us(bench: Workbench, times: int = 1000) -> float:
 
 
 def _noise(bench: Workbench, draws: int) -> Noise:
-    """The gate must not decide inside this (DESIGN, rule 12.10)."""
+    """The gate must not decide inside this: two correct computations would decide differently."""
     context, run = bench.sizes.context, bench.runner.run
     live_end = context + COMMIT_TOKENS
     found: dict[str, list[float]] = {"fused": [], "chunks": [], "reused": []}
