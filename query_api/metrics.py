@@ -127,24 +127,38 @@ class ApiMetrics:
 
 
 def _conservation(status: Status) -> Iterable[Metric]:
-    """Per partition, and in records: consumed = applied + dead-lettered + duplicates + late."""
+    """Per consumer and partition, and in records: consumed = applied + dead-lettered + duplicates + late."""
     consumed = CounterMetricFamily(
         "stream_engine_consumer_records_consumed",
         "Records read once and acknowledged by the engine",
-        labels=("topic", "partition"),
+        labels=("consumer", "topic", "partition"),
     )
     settled = CounterMetricFamily(
         "stream_engine_consumer_records_settled",
         "The same records by what became of them",
-        labels=("topic", "partition", "outcome"),
+        labels=("consumer", "topic", "partition", "outcome"),
     )
-    for name, counts in status.records.items():
-        where = tuple(name.rsplit("/", 1))
-        consumed.add_metric(where, counts.consumed)
-        for outcome in ("applied", "dead_lettered", "duplicates", "late"):
-            settled.add_metric((*where, outcome), getattr(counts, outcome))
+    for consumer, records in status.records.items():
+        for name, counts in records.items():
+            where = (consumer, *name.rsplit("/", 1))
+            consumed.add_metric(where, counts.consumed)
+            for outcome in ("applied", "dead_lettered", "duplicates", "late"):
+                settled.add_metric((*where, outcome), getattr(counts, outcome))
     yield consumed
     yield settled
+
+
+def _consumers(status: Status) -> Iterable[Metric]:
+    """Each consumer's own counters: its series ends with it. A sum over the present ones would go down instead,
+    which reads as a reset, and as so many records more."""
+    families: dict[str, CounterMetricFamily] = {}
+    for consumer, counters in status.consumer_counters.items():
+        for name, value in counters.items():
+            metric = f"stream_engine_consumer_{name}"
+            if name not in families:
+                families[name] = CounterMetricFamily(metric, f"Consumer counter {name}", labels=("consumer",))
+            families[name].add_metric((consumer,), value)
+    yield from families.values()
 
 
 def _risk(calibration: CalibrationReport) -> Iterable[Metric]:
@@ -230,6 +244,7 @@ class _EngineCollector(Collector):
             lag.add_metric(tuple(partition.rsplit("/", 1)), records)
         yield lag
         yield from _conservation(status)
+        yield from _consumers(status)
         yield from _risk(status.calibration)
         for name, value in status.counters.items():
             yield CounterMetricFamily(f"stream_engine_{name}", f"Engine counter {name}", value)

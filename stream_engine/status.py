@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from stream_engine.answers import event_time
 from stream_engine.engine import Engine
 from stream_engine.entry import GENERIC_KEY
-from stream_engine.messages import ConsumerReport, PartitionStatus, RecordCounts, SessionInfo, Sessions, Status
+from stream_engine.messages import ConsumerReport, PartitionStatus, SessionInfo, Sessions, Status
 from stream_engine.partitions import PartitionState
 from stream_engine.publish import token_hash
 from stream_engine.scheduler import Lane
@@ -68,15 +68,6 @@ def status(
             "preposition_wasted_total": board.wasted,
             "board_full_total": board.full,
         }
-    for report in reports.values():
-        for name, value in report.counters.items():
-            counters[f"consumer_{name}"] = counters.get(f"consumer_{name}", 0) + value
-    records: dict[str, dict[str, int]] = {}
-    for report in reports.values():
-        for partition, counts in report.records.items():
-            total = records.setdefault(partition, dict.fromkeys(counts.__struct_fields__, 0))
-            for name in total:
-                total[name] += getattr(counts, name)
     return Status(
         engine.boot_id,
         engine.builder.profile.name,
@@ -100,9 +91,10 @@ def status(
         counters,
         _gauges(engine) | {"consumers_without_kafka": len(silent)},
         engine.verification.calibration(),
-        {partition: RecordCounts(**total) for partition, total in records.items()},
+        {identity.hex(): report.records for identity, report in reports.items()},
         degraded,
         bool(silent),
+        {identity.hex(): report.counters for identity, report in reports.items()},
     )
 
 

@@ -148,7 +148,9 @@ class PartitionStatus(msgspec.Struct, frozen=True):
 class Status(msgspec.Struct, frozen=True, tag=True):
     """``counters`` and ``gauges`` are exported as metrics under their names, prefixed ``stream_engine_``;
     ``calibration`` is what ``GET /v1/calibration`` shows. ``degraded``: what is amiss while questions can still be
-    answered; ``lag_stale``: some of ``lag`` is of before Kafka fell silent."""
+    answered; ``lag_stale``: some of ``lag`` is of before Kafka fell silent. ``records`` (by "topic/partition") and
+    ``consumer_counters`` are by consumer, under names that last as long as its connection: consumers come and go,
+    and a sum over those that are there would go down."""
 
     boot_id: str
     model: str
@@ -162,9 +164,10 @@ class Status(msgspec.Struct, frozen=True, tag=True):
     counters: dict[str, float]
     gauges: dict[str, float]
     calibration: CalibrationReport
-    records: dict[str, RecordCounts] = {}
+    records: dict[str, dict[str, RecordCounts]] = {}
     degraded: tuple[str, ...] = ()
     lag_stale: bool = False
+    consumer_counters: dict[str, dict[str, float]] = {}
 
 
 class Snapshot(msgspec.Struct, frozen=True, tag=True):

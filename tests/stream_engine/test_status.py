@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stream_engine.messages import Assign, Batch, ConsumerReport, Query, Record, StandingPut
+from stream_engine.messages import Assign, Batch, ConsumerReport, Query, Record, RecordCounts, StandingPut
 from stream_engine.status import LAST_BARS, session_info, session_infos, status
 
 TOPIC = "market.bars"
@@ -99,14 +99,19 @@ def test_the_self_test_changes_no_answer(bench: Any) -> None:
     assert bench.runner.cells == cells
 
 
-def test_consumers_are_summed(bench: Any) -> None:
+def test_consumers_are_told_apart_and_their_lags_put_together(bench: Any) -> None:
+    moved = {"market.bars/1": RecordCounts(3, 3)}
     reports = {
-        b"1": ConsumerReport({"market.bars/0": 4}, {"commits_total": 2.0}),
-        b"2": ConsumerReport({"market.bars/1": 0}, {"commits_total": 3.0, "rebuilds_total": 1.0}),
+        b"\x00\xaa": ConsumerReport({"market.bars/0": 4}, {"commits_total": 2.0}, moved),
+        b"\x00\xbb": ConsumerReport({"market.bars/1": 0}, {"commits_total": 3.0, "rebuilds_total": 1.0}),
     }
     now = told(bench, 2, reports)
     assert now.lag == {"market.bars/0": 4, "market.bars/1": 0}
-    assert (now.counters["consumer_commits_total"], now.counters["consumer_rebuilds_total"]) == (5.0, 1.0)
+    assert now.consumer_counters == {
+        "00aa": {"commits_total": 2.0},
+        "00bb": {"commits_total": 3.0, "rebuilds_total": 1.0},
+    }
+    assert now.records == {"00aa": moved, "00bb": {}}
 
 
 def test_a_session_shows_its_end(bench: Any) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
@@ -134,7 +135,8 @@ class Pipeline:
         """What became of a partition's records in this life of the consumer, once so many are reported."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            counts = self.status().records.get(f"{topic}/{partition}", RecordCounts())
+            found = [one.get(f"{topic}/{partition}", RecordCounts()) for one in self.status().records.values()]
+            counts = RecordCounts(*map(sum, zip(*map(msgspec.structs.astuple, found), strict=True)))
             if counts.consumed >= consumed:
                 return counts
             assert time.monotonic() < deadline, f"never reported: {counts}"
