@@ -1,5 +1,5 @@
-"""Overload of the whole service: on every key at once, hundreds of times what may be in flight, offered at more
-than fifty times the rate at which the engine, held back by its credits, applies it."""
+"""Overload of the whole service: on every key at once, a thousand times what may be in flight, all of it in the
+log before the engine, held back by its credits, has applied more than a little."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ KEYS = [f"FLOOD{number:02d}" for number in range(48)]
 WARM_BARS = 33
 FLOOD_BARS = 25
 CREDITS = 1
-FACTOR = 50
-"""The flood's rate over the engine's."""
+BACKLOG = 50 * CREDITS
+"""What has to be missing when all is in the log: less would be no flood. Most of the thousand is missing then."""
 GROWTH = 200 * 1024 * 1024
 """Bytes that a process may grow by. The flood itself is small: this catches what grows with each record."""
 
@@ -43,13 +43,13 @@ def bar(number: int) -> dict[str, Any]:
 
 @dataclass
 class Scrape:
-    """``/metrics`` and ``/health/ready`` of one moment. ``applied`` is by partition, the next offset; ``at`` is in
-    seconds, on the monotonic clock."""
+    """``/metrics`` and ``/health/ready`` of one moment. ``applied`` is by partition, the next offset; so is
+    ``lag``, of those partitions whose consumer has reported lately."""
 
-    at: float = field(default_factory=time.monotonic)
     applied: dict[int, int] = field(default_factory=dict)
-    lag: int = 0
+    lag: dict[int, int] = field(default_factory=dict)
     ready_lag: int | None = None
+    dead_letters: int = 0
     values: dict[str, float] = field(default_factory=dict)
 
 
@@ -61,7 +61,9 @@ def scrape(http: httpx.Client, topic: str) -> Scrape:
                 if sample.name == "stream_engine_partition_applied_offset":
                     found.applied[int(sample.labels["partition"])] = int(sample.value)
                 elif sample.name == "stream_engine_consumer_lag_records":
-                    found.lag += int(sample.value)
+                    found.lag[int(sample.labels["partition"])] = int(sample.value)
+            elif sample.name == "stream_engine_consumer_dead_letters_total":
+                found.dead_letters += int(sample.value)
             elif not sample.labels:
                 found.values[sample.name] = sample.value
     return found
@@ -130,7 +132,6 @@ def assignments(service: PrivateService) -> list[str]:
 def test_a_flood_is_applied_with_bounded_memory_while_questions_are_answered(
     service: PrivateService, producer: KafkaProducer
 ) -> None:
-    flood = len(KEYS) * FLOOD_BARS
     values = [json.dumps(bar(number)).encode() for number in range(WARM_BARS, WARM_BARS + FLOOD_BARS)]
     warm = json.dumps([bar(number) for number in range(WARM_BARS)]).encode()
     for key in KEYS:
@@ -145,12 +146,10 @@ def test_a_flood_is_applied_with_bounded_memory_while_questions_are_answered(
 
         scrapes: list[Scrape] = []
         with Asking(service.url) as asking:
-            begun = time.monotonic()
             for value in values:
                 for key in KEYS:
                     producer.send(service.topic, key=key.encode(), value=value)
             producer.flush()
-            offered_per_s = flood / (time.monotonic() - begun)
             end = ends(service)
 
             def applied() -> bool:
@@ -160,21 +159,19 @@ def test_a_flood_is_applied_with_bounded_memory_while_questions_are_answered(
                 return scrapes[-1].applied == end
 
             wait_until(applied)
-            first, last = scrapes[0], scrapes[-1]
-            applied_per_s = (sum(end.values()) - sum(first.applied.values())) / (last.at - first.at)
-            assert offered_per_s > FACTOR * applied_per_s, "the engine kept up: this was no flood"
-            wait_until(lambda: scrape(http, service.topic).lag == 0)
+            missing = [{number: end[number] - offset for number, offset in one.applied.items()} for one in scrapes]
+            assert sum(missing[0].values()) >= BACKLOG, "the engine kept up: this was no flood"
+            wait_until(lambda: scrape(http, service.topic).lag == dict.fromkeys(end, 0))
 
         # All of it, once, and nothing beside it.
         sessions = {one["id"]: one for one in http.get("/v1/sessions").json()["data"]}
         newest = bar(WARM_BARS + FLOOD_BARS - 1)["ts"].replace("+00:00", "Z")
         assert {key: sessions[key]["last_event_time"] for key in KEYS} == dict.fromkeys(KEYS, newest)
+        wait_until(lambda: http.get("/health/ready").status_code == 200)
         after = scrape(http, service.topic)
         assert after.values["stream_engine_bars_total"] == len(KEYS) * (WARM_BARS + FLOOD_BARS)
-        assert after.values["stream_engine_consumer_dead_letters_total"] == 0
+        assert after.dead_letters == 0
         assert after.values.get("stream_engine_duplicates_total", 0) == 0
-        assert (after.lag, after.ready_lag) == (0, 0)
-        assert http.get("/health/ready").status_code == 200
 
     # No rebalance, and no partition begun again.
     assert assignments(service) == starts
@@ -186,12 +183,17 @@ def test_a_flood_is_applied_with_bounded_memory_while_questions_are_answered(
     assert set(asking.statuses) == {200}
     assert {name: peak[name] - before[name] for name in peak if peak[name] - before[name] > GROWTH} == {}
 
-    # The lag is honest: from the scrape on that knows of the whole flood, it is never less than what is missing.
-    missing = [sum(end[number] - offset for number, offset in one.applied.items()) for one in scrapes]
-    known = next(n for n, one in enumerate(scrapes) if missing[n] and one.lag >= missing[n])
-    for one, lacking in zip(scrapes[known:], missing[known:], strict=True):
-        assert one.lag >= lacking
-    assert max(one.lag for one in scrapes) > 10 * CREDITS
+    # The lag is honest: from the report on that knows of the whole flood, it is never less than what is missing.
+    # Where no report has come lately there is none.
+    for number in end:
+        told = [
+            (one.lag[number], lacking.get(number, 0))
+            for one, lacking in zip(scrapes, missing, strict=True)
+            if number in one.lag
+        ]
+        knows = next((n for n, (lag, lacking) in enumerate(told) if lag >= lacking > 0), len(told))
+        assert [pair for pair in told[knows:] if pair[0] < pair[1]] == []
+    assert max(sum(one.lag.values()) for one in scrapes) > 10 * CREDITS
     assert max(one.ready_lag or 0 for one in scrapes) > 10 * CREDITS
 
 
