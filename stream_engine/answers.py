@@ -33,6 +33,13 @@ def word_of(builder: Builder, tokens: Sequence[int], class_name: str | None) -> 
     return text, OTHER if class_name is not None else "text"
 
 
+def is_complete(builder: Builder, tokens: Sequence[int], class_name: str | None) -> bool:
+    """Whether the tokens decoded so far are a whole answer. The first answer word ends an answer of a class; in
+    free text it is a word like others."""
+    worded = class_name is not None and tokens[-1] in builder.answers
+    return worded or tokens[-1] == builder.end_token or len(tokens) >= builder.profile.max_answer_tokens
+
+
 def build_answer(
     query: Query,
     session: Session,

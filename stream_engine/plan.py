@@ -265,11 +265,12 @@ class Planner:
         self._place_riders(step, planned, riders.riding)
 
     def _plan_check(self, step: _Step, work: CheckWork) -> None:
-        """The full path of an earlier boundary. Its cells are free again after the step."""
+        """The full path of an earlier boundary. Its cells are free again after the step, so an answer of several
+        tokens is computed from the entry's first one each time."""
         session = self._sessions[work.check.session]
         planned = step.add(PlannedSession(session, self._budget.base_of(session.id), check=work))
         cell = max(session.scratch_end, session.resident)
-        planned.branches.append(Branch(work.entry, cell, sees=work.boundary))
+        planned.branches.append(Branch(work.entry + work.generated, cell, sees=work.boundary))
 
     def _plan_second_slab(self, step: _Step, session_id: str) -> None:
         session = self._sessions[session_id]

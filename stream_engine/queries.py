@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from stream_engine.answers import build_answer
+from stream_engine.answers import build_answer, is_complete
 from stream_engine.entry import GENERIC_KEY
 from stream_engine.freshness import unmet_bound
 from stream_engine.gate import Gate, GateDecision, GateReason
@@ -111,10 +111,7 @@ class QueryDesk:
             session.branches.append(ResidentBranch(work.entry, work.cell))
             ready = ready_distribution(logits, len(session.tokens) + len(work.entry))
             self._promoted.decoded(session, work.query.question, ready)
-        # The first answer word ends an answer of a class; in free text it is a word like others.
-        worded = work.class_name is not None and logits.top1 in self._builder.answers
-        finished = worded or logits.top1 == self._builder.end_token
-        if not finished and len(work.generated) < self._builder.profile.max_answer_tokens:
+        if not is_complete(self._builder, work.generated, work.class_name):
             return
         self._scheduler.queries.remove(work)
         ready = ready_distribution(work.first, len(session.tokens) + len(work.entry))

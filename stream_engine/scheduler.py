@@ -62,11 +62,13 @@ class CommitWork:
 
 @dataclass(frozen=True, slots=True)
 class CheckWork:
-    """A fast answer to compare with the full path: ``entry`` on the first ``boundary`` tokens of the session."""
+    """A fast answer to compare with the full path: ``entry`` on the first ``boundary`` tokens of the session, and
+    what it has ``generated`` so far."""
 
     check: Check
     boundary: int
     entry: tuple[int, ...]
+    generated: tuple[int, ...] = ()
 
 
 class Lane(Enum):

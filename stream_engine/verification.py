@@ -14,9 +14,10 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import Enum
 
-from stream_engine.answers import word_of
+from stream_engine.answers import is_complete, word_of
 from stream_engine.budget import CellBudget
 from stream_engine.decision_points import Point
 from stream_engine.gate import ClassGate
@@ -52,9 +53,8 @@ class Dropped(Enum):
     CHANGED = "changed"
     """A window swap, or a correction at or below the boundary."""
     NO_ROOM = "no_room"
-    """The question has no room behind the live end; a check takes no cells from anything else."""
-    UNDECIDED = "undecided"
-    """The full path's first token is no answer word yet, and the model's answers may have more tokens."""
+    """The question and an answer of full length have no room behind the live end, whatever length it would have
+    had; a check takes no cells from anything else."""
 
 
 class VerificationDesk:
@@ -122,27 +122,26 @@ class VerificationDesk:
             self._drop(reason)
 
     def finish(self, work: CheckWork, logits: Logits) -> None:
-        """The full path's distribution is here, and its first token decides: "other" is another answer. A model
-        that may say more before its answer word ("The trend is up") has not answered with any other token."""
+        """One more token of the full path's answer is here. It goes on as a query's does ("The trend is up"), a
+        step a token; once it is complete the answers are compared: "other" is another one."""
         self._scheduler.checks.remove(work)
         check = work.check
-        final = logits.top1 in self._builder.answers or logits.top1 == self._builder.end_token
-        if self._builder.profile.max_answer_tokens > 1 and not final:
-            self._drop(Dropped.UNDECIDED)
+        generated = (*work.generated, logits.top1)
+        if not is_complete(self._builder, generated, check.question_class):
+            self._scheduler.checks.appendleft(replace(work, generated=generated))
             return
-        word, answered_class = word_of(self._builder, [logits.top1], check.question_class)
+        word, answered_class = word_of(self._builder, generated, check.question_class)
         given = self._builder.answers[check.token]
         differs = (answered_class, word) != given
         if differs:
             log.info(
-                "session %s, version %d: %r was answered %r, the full path says %r (gap %.3g against %.3g)",
+                "session %s, version %d: %r was answered %r (gap %.3g), the full path says %r",
                 check.session,
                 check.session_version,
                 check.question,
                 given[1],
-                word,
-                logits.gap,
                 check.gap,
+                word,
             )
         watched = self.monitor.classes[check.question_class]
         watched.points.add(_point(check))
@@ -188,7 +187,8 @@ class VerificationDesk:
         ):
             return Dropped.CHANGED
         shape = self._budget.shape
-        if session.scratch_end + len(work.entry) > shape.share - shape.reserve:
+        length = len(work.entry) + self._builder.profile.max_answer_tokens - 1
+        if session.scratch_end + length > shape.share - shape.reserve:
             return Dropped.NO_ROOM
         return None
 

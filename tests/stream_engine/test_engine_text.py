@@ -10,11 +10,14 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from stream_engine.assemble import build_engine
-from stream_engine.config import EngineSettings
+from stream_engine.config import EngineSettings, RiskSettings
 from stream_engine.engine import Engine
 from stream_engine.entry import GENERIC_KEY
-from stream_engine.messages import Answer, Assign, Batch, ErrorReply, Query, Record
+from stream_engine.gate import ClassGate
+from stream_engine.messages import Answer, Assign, Batch, Check, ErrorReply, Query, Record
 from stream_engine.model.text_builder import TextBuilder
+from stream_engine.publish import token_hash
+from stream_engine.risk import RiskMonitor
 
 NOISE = 2e-4
 
@@ -123,3 +126,31 @@ def test_an_answer_that_nobody_waits_for_any_more_is_not_written_to_its_end(
     answer = ask(engine, "AAPL", "Tell me about it")
     assert isinstance(answer, Answer)
     assert answer.session_version == 34
+
+
+def test_a_check_finds_the_full_paths_answer_of_that_time(
+    engine: Engine, make_record: Callable[..., Record]
+) -> None:
+    """However many tokens the answer has, and though the session has moved on."""
+    question, builder, desk = "What is the trend?", engine.builder, engine.verification
+    unmoved = RiskSettings(check_share=1.0, budget=0.9, horizon=10**9)
+    desk.monitor = RiskMonitor(unmoved, {"trend": ClassGate(0.0)})
+    commit(engine, [make_record("AAPL", offset) for offset in range(40)])
+    lengths = []
+    for offset in range(40, 46):
+        full = ask(engine, "AAPL", question)
+        assert isinstance(full, Answer)
+        session, before = engine.sessions["AAPL"], desk.calibration().classes[0]
+        position = len(session.tokens) + len(builder.generic_entry)
+        hashed = token_hash(session.tokens, builder.generic_entry)
+        token = next(token for token, (kind, _) in builder.answers.items() if kind == "trend")
+        check = Check("AAPL", question, "trend", session.version, position, token, 99.0, hashed)
+        commit(engine, [make_record("AAPL", offset)])
+        steps = engine.counters["steps_total"]
+        desk.offer(check)
+        engine.run_until_idle()
+        lengths.append(int(engine.counters["steps_total"] - steps))
+        after = desk.calibration().classes[0]
+        assert after.checks == before.checks + 1
+        assert after.false_accepts - before.false_accepts == (full.answer != builder.answers[token][1])
+    assert max(lengths) > 1, "several tokens were decoded"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -359,33 +358,69 @@ def test_what_is_gone_is_dropped_and_counted(fed: Callable[..., Any], make_recor
 
 
 @pytest.mark.parametrize(
-    ("tokens", "said", "outcome"),
+    ("most", "said", "steps", "differs"),
     [
-        (24, "word", (1, 1, {})),
-        (24, "end", (1, 1, {})),
-        (24, "text", (0, 0, {"undecided": 1})),
-        (1, "text", (1, 1, {})),
+        (24, ("down",), 1, True),
+        (24, ("end",), 1, True),
+        (24, ("text", "text", "down"), 3, True),
+        (24, ("text", "text", "up"), 3, False),
+        (24, ("text",), 24, True),
+        (1, ("text", "up"), 1, True),
     ],
 )
-def test_a_full_path_that_has_not_come_to_its_word_yet_is_no_false_accept(
-    tokens: int, said: str, outcome: tuple[int, int, dict[str, int]], planted: Callable[..., Any]
+def test_a_check_goes_on_to_the_word_as_the_full_path_does(
+    most: int,
+    said: tuple[str, ...],
+    steps: int,
+    differs: bool,
+    planted: Callable[..., Any],
+    builder: TokenBuilder,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    bench = planted("up", "down", risk=ALL)
-    desk, builder = bench.engine.verification, bench.builder
-    desk._builder = SimpleNamespace(
-        profile=replace(builder.profile, max_answer_tokens=tokens),
-        answers=builder.answers,
-        end_token=builder.end_token,
-        generic_entry=builder.generic_entry,
-        query_entry=builder.query_entry,
-        decode=builder.decode,
-    )
-    first = {"word": word_token(bench, "down"), "end": builder.end_token, "text": builder.query_entry(TREND)[0]}
-    bench.runner.predict = lambda path: Logits(first[said], 0, 5.0, 5.0, 6.0, 0.9)
-    desk.offer(check_of(bench))
-    bench.engine.run_until_idle()
+    """A header that disagrees with answers of several tokens, always, is noticed as any other."""
+    monkeypatch.setattr(builder, "profile", replace(builder.profile, max_answer_tokens=most))
+    bench = planted("up", "up", risk=ALL)
+    desk, entry, header = bench.engine.verification, builder.query_entry(TREND), bench.runner.predict
+    tokens = {"end": builder.end_token, "text": entry[0], "up": word_token(bench, "up")}
+    tokens["down"] = word_token(bench, "down")
+    live = len(bench.engine.sessions["AAPL"].tokens)
+
+    def predict(path: Sequence[int]) -> Logits:
+        if tuple(path[live : live + len(entry)]) != entry:
+            return header(path)
+        number = min(len(path) - live - len(entry), len(said) - 1)
+        return Logits(tokens[said[number]], 0, 5.0, 5.0, 6.0, 0.9)
+
+    bench.runner.predict = predict
+    before = len(bench.runner.steps)
+    fast = bench.ask("AAPL", TREND)
+    assert len(bench.runner.steps) - before == steps, "one step a token"
+    full = bench.ask("AAPL", TREND, path="full")
+    assert (fast.path, full.answer != fast.answer) == ("fast", differs)
     (trend,) = desk.calibration().classes
-    assert (trend.checks, trend.false_accepts, dropped(bench)) == outcome
+    assert (trend.checks, trend.false_accepts, dropped(bench)) == (1, differs, {})
+    bench.engine.check_integrity()
+
+
+def test_what_is_gone_before_its_word_is_dropped(
+    planted: Callable[..., Any],
+    make_record: Callable[..., Record],
+    builder: TokenBuilder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Data that comes meanwhile goes first, and the check goes on where the session has only grown."""
+    monkeypatch.setattr(builder, "profile", replace(builder.profile, max_answer_tokens=24))
+    bench = planted("up", "up", risk=ALL)
+    bench.runner.predict = lambda path: Logits(path[0], 0, 5.0, 5.0, 6.0, 0.9)  # no word, ever
+    bench.engine.verification.offer(check_of(bench))
+    assert bench.engine.step()
+    bench.feed([make_record("AAPL", 40)], 39, run=False)
+    for _ in range(3):
+        assert bench.engine.step()
+    (work,) = bench.engine.scheduler.checks
+    assert len(work.generated) == 3
+    bench.feed([make_record("AAPL", 41, index=38, close=90.0)], 40)
+    assert (bench.engine.verification.calibration().classes[0].checks, dropped(bench)) == (0, {"changed": 1})
 
 
 def test_an_evicted_session_is_not_rebuilt_for_a_check(fed: Callable[..., Any]) -> None:
