@@ -164,8 +164,8 @@ def _consumers(status: Status) -> Iterable[Metric]:
 def _risk(calibration: CalibrationReport) -> Iterable[Metric]:
     """The gate of each question class, and what checks of its fast answers say about it."""
     for name, value, text in (
-        ("checks", "checks_total", "Fast answers that were compared with the full path's"),
-        ("false_accepts", "false_accepts_total", "Those that differed"),
+        ("checks", "checks_total", "Decision points whose fast answer was compared with the full path's"),
+        ("false_accepts", "false_accepts_total", "Those whose answers differed"),
     ):
         counter = CounterMetricFamily(f"stream_engine_risk_{name}", text, labels=("class",))
         for one in calibration.classes:
@@ -193,7 +193,7 @@ def _risk(calibration: CalibrationReport) -> Iterable[Metric]:
     yield rate
     yield state
     dropped = CounterMetricFamily(
-        "stream_engine_risk_checks_dropped", "Checks that could not be made, by reason", labels=("reason",)
+        "stream_engine_risk_checks_dropped", "Checks that were not made, by reason", labels=("reason",)
     )
     for reason, count in calibration.dropped.items():
         dropped.add_metric((reason,), count)

@@ -241,10 +241,11 @@ class RiskSettings:
     """How the risk of the fast path is watched while it serves."""
 
     check_share: float = 0.02
-    """Share of the gate's fast answers that is checked against the full path in idle time; 0 switches it off."""
+    """Share of the gate's fast answers that is picked for a check against the full path in idle time, at most one
+    a decision point; 0 switches it off."""
     budget: float = 0.0
-    """False-accept rate that a class may have: share of its fast answers that differ from the full path's; 0: what
-    the calibration was made for, 0.02 without one."""
+    """False-accept rate that a class may have: share of the decision points asked about whose fast answer differs
+    from the full path's; 0: what the calibration was made for, 0.02 without one."""
     level: float = 0.05
     """Probability of a false alarm within ``horizon`` checks of a class whose rate is within the budget."""
     horizon: int = 5_000

@@ -56,6 +56,8 @@ class ChangeDetector:
 
     so ``R_n - n`` is a supermartingale (an e-detector: Shin, Ramdas, Rinaldo, "E-detectors", 2022). Stopped at
     the first crossing, that gives P(the evidence reaches ``horizon / level`` within ``horizon`` checks) <= level.
+    That is where each check's chance of a fault, given all before it, is within the budget, as for exchangeable
+    decision points; where faults come together (overlapping windows of one session) alarms are likelier.
     A long clean past does not hide a change: each check adds the 1 of a change that begins there.
     """
 

@@ -5,8 +5,9 @@ as long as the tokens up to that boundary are resident and unchanged, a branch t
 same distribution. What is gone by then (a swap, a correction at or below the boundary, an eviction) is dropped and
 counted. Only answers from the generic distribution are checked: a question's own distribution is its full path's.
 
-A decision point is checked at most once, whatever API process and whatever wording picked it. Model and tokens
-are fixed, so a second check of it would find what the first one found, and evidence has to be news.
+A decision point is checked at most once, whatever API process picked it. Model and tokens are fixed, so a second
+check of it would find what the first one found, and evidence has to be news. Another wording of the question is
+no exception: its full path sees the same tokens, and mostly says the same.
 """
 
 from __future__ import annotations

@@ -25,8 +25,9 @@ class Check(msgspec.Struct, frozen=True, tag=True):
 class ClassRisk(msgspec.Struct, frozen=True):
     """How one question class stands. ``state`` is what risk control has done; ``open`` is False as well where the
     calibration gave the class no fast path. ``checks``, ``false_accepts``, ``rate`` and its anytime-valid bounds
-    are those under the present ``tau``; ``*_total`` are all, over restarts. An alarm comes when
-    ``evidence`` passes ``threshold``."""
+    are those under the present ``tau``; ``*_total`` are all, over restarts. A decision point is checked at most
+    once, so the rate is one of decision points that were asked about. An alarm comes when ``evidence`` passes
+    ``threshold``."""
 
     class_: str = msgspec.field(name="class")
     state: str
@@ -59,8 +60,8 @@ class CalibrationFacts(msgspec.Struct, frozen=True):
 
 class CalibrationReport(msgspec.Struct, frozen=True):
     """The gate as it serves now, and what the checks say about it. ``generic_class`` is the one that the generic
-    header answers; ``file`` is None where the taus are the profile's. ``dropped`` counts checks that could not be
-    made, by reason; ``waiting`` are due in idle time."""
+    header answers; ``file`` is None where the taus are the profile's. ``dropped`` counts checks that were not made
+    since the engine started, by reason; ``waiting`` are due in idle time."""
 
     model: str
     generic_class: str
