@@ -94,7 +94,8 @@ class Consumer:
         self.metrics = ConsumerMetrics()
 
     def run(self, stop: threading.Event) -> None:
-        """Until ``stop`` is set; then a clean end. Raises OffsetResetRequired, or KafkaError that is final."""
+        """Until ``stop`` is set; then a clean end. Raises OffsetResetRequired, WriteRefused, or KafkaError that is
+        final."""
         try:
             while not stop.is_set():
                 self.turn()

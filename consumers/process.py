@@ -19,7 +19,7 @@ from stream_engine.transport import EngineLink
 
 def run_consumer(config: Config, stop: threading.Event) -> None:
     """Consume until ``stop`` is set. Raises ConfigError or BrokerUnreachable at the start, OffsetResetRequired,
-    or a KafkaError that trying again cannot help."""
+    WriteRefused, or a KafkaError that trying again cannot help."""
     health = HealthFile(config.kafka.health_file)
     ensure_topics(config.kafka)
     source = KafkaSource(config.kafka, config.kafka.source_topics)

@@ -28,6 +28,7 @@ from kafka.errors import (
 log = logging.getLogger(__name__)
 
 RETRY_PAUSE_S = 1.0
+END_WAIT_S = 10.0
 
 TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
 _FORBIDDEN = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
@@ -84,7 +85,7 @@ class SteadyProducer:
         before, self._given_up = self._given_up, None
         try:
             if before is not None:
-                before._sender.join()
+                before._sender.join(END_WAIT_S)
                 before.close(timeout=0)
             self._producer = self._make()
         except Exception as error:  # whatever it is, nothing is lost by trying again

@@ -41,7 +41,7 @@ class PlayedProducer:
             if not future.is_done:
                 future.failure(IllegalStateError("given up"))
 
-    def join(self) -> None:
+    def join(self, timeout: float) -> None:
         pass
 
     def close(self, timeout: float) -> None:

@@ -30,7 +30,7 @@ class Client:
     def force_close(self) -> None:
         self.closed.append("given up")
 
-    def join(self) -> None:
+    def join(self, timeout: float) -> None:
         self.closed.append("joined")
 
     def close(self, timeout: float) -> None:

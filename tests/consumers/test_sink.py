@@ -46,7 +46,7 @@ class Producer:
             if not future.is_done:
                 future.end(IllegalStateError("given up"))
 
-    def join(self) -> None:
+    def join(self, timeout: float) -> None:
         pass
 
     def close(self, timeout: float) -> None:

@@ -44,7 +44,7 @@ class Producer:
             if not future.is_done:
                 future.end(IllegalStateError("given up"))
 
-    def join(self) -> None:
+    def join(self, timeout: float) -> None:
         pass
 
     def send(self, topic: str, key: bytes, value: bytes | None, partition: int) -> Future:
