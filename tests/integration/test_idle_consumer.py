@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,15 @@ import pytest
 
 from consumers.source import KafkaSource
 from stream_engine.transport import EngineLink
-from tests.integration.played_engine import Bench
+from tests.integration.played_engine import PATIENCE_S, Bench
 
 TURNS = 10
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"never happened: {what}"
 
 
 def test_it_asks_the_broker_for_nothing_and_waits_for_the_engine(
@@ -22,11 +30,12 @@ def test_it_asks_the_broker_for_nothing_and_waits_for_the_engine(
     source: KafkaSource = consumer._source
     client = source._consumer
     try:
-        for _ in range(60):
+
+        def joined() -> bool:
             consumer.turn()
-            if len(consumer._streams) == 2:
-                break
-        assert len(consumer._streams) == 2, "both partitions are assigned"
+            return len(consumer._streams) == 2
+
+        until(joined, "both partitions are assigned")
 
         asked: list[Any] = []
         coordinator = type(client._coordinator)
@@ -47,11 +56,13 @@ def test_it_asks_the_broker_for_nothing_and_waits_for_the_engine(
 
         # The engine comes: nothing is waited out any more.
         engine = bench.engine("boot-1")
-        for _ in range(60):
+
+        def begun() -> bool:
             consumer.turn()
             engine.pump()
-            if len(engine.assigns) == 2:
-                break
+            return len(engine.assigns) == 2
+
+        until(begun, "both partitions start")
         assert {assign.start for assign in engine.assigns} == {0}
         assert waits[-1] == 0
     finally:
