@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,12 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from stream_engine.assemble import budget_shape, load_runner, model_builder, model_files
+from stream_engine.calibrate.probe import probe
 from stream_engine.config import ConfigError, EngineSettings
+from stream_engine.model.fetch import is_fetched
+from stream_engine.model.files import ADAPTERS, adapted_model, adapter_names
 from stream_engine.model.loader import load_backbone, quiet_libraries
+from stream_engine.model.profile import Profile
 from stream_engine.model.step import Branch, Segment
 
 SEGMENT = Segment(base=0, length=0, append=tuple(range(20, 60)), branches=(Branch((7, 8), 40),))
@@ -69,3 +74,28 @@ def test_an_adapter_of_another_model_is_told_so(adapter: Path, tiny_chat: Path, 
     builder = model_builder(settings, model_files(settings))
     with pytest.raises(ConfigError, match=r"engine\.model = .*engine\.adapter = .*does not fit the model"):
         load_runner(settings, builder, budget_shape(settings, builder))
+
+
+@pytest.mark.parametrize("name", adapter_names())
+def test_an_adapter_of_the_package_is_small_and_whole(name: str) -> None:
+    folder = ADAPTERS / name
+    assert 1e6 < (folder / "adapter_model.safetensors").stat().st_size <= 12e6
+    profile = Profile.load(folder)
+    assert profile.name == name
+    assert profile.questions[profile.generic_class.name]
+    card = (folder / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert adapted_model(name) in card
+
+
+def test_there_is_one() -> None:
+    assert adapter_names() == ("smollm2-135m-trend",)
+
+
+@pytest.mark.skipif(not is_fetched("smollm2-135m"), reason="stream-engine models get smollm2-135m")
+def test_the_adapter_makes_a_small_general_model_answer() -> None:
+    plain = EngineSettings(model="smollm2-135m", threads=1)
+    assert probe(plain, 4, 0, lambda done, total: None).gate.fired == 0
+    found = probe(replace(plain, adapter="smollm2-135m-trend"), 12, 0, lambda done, total: None)
+    assert found.tells_directions
+    assert found.gate.fired >= 6
+    assert found.gate.right >= 0.8 * found.gate.fired
