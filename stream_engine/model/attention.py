@@ -70,7 +70,7 @@ class TreeStep:
         return views
 
     def _build(self, window: int | None) -> list[tuple[int, int, torch.Tensor]]:
-        masks = [np.tile(tree_mask(segment, window), (self._groups, 1)) for segment in self._layout.segments]
+        masks = [tree_mask(segment, window) for segment in self._layout.segments]
         # One transfer for the whole step, whatever the number of segments.
         flat = torch.from_numpy(np.concatenate([mask.ravel() for mask in masks]))
         flat = flat.to(device=self._store.device, dtype=self._store.dtype)
@@ -78,8 +78,9 @@ class TreeStep:
         offset = 0
         for segment, mask in zip(self._layout.segments, masks, strict=True):
             low = segment.base + first_visible(segment, window)
-            view = flat[offset : offset + mask.size].view(1, 1, *mask.shape)
-            views.append((low, segment.base + segment.extent, view))
+            # One copy of the rows for each query head of a group, made where they are used.
+            rows = flat[offset : offset + mask.size].view(mask.shape).repeat(self._groups, 1)
+            views.append((low, segment.base + segment.extent, rows[None, None]))
             offset += mask.size
         return views
 
