@@ -120,7 +120,7 @@ def table(found: Probe) -> str:
         lines.append(f"clean {direction:4s}            {said}")
     lines += [
         f"prefill, decode       {found.prefill_ms:.2f} ms a token of many, {found.decode_ms:.1f} ms one token",
-        f"question              {found.question_ms:.1f} ms to its first token",
+        f"question              {found.question_ms:.1f} ms to its first token, one of each class in a step",
         found.verdict(),
     ]
     return "\n".join(lines)
