@@ -1,4 +1,4 @@
-"""The watched risk of the fast path: how often checked fast answers differ, and what follows (DESIGN 7).
+"""The watched risk of the fast path: how often checked fast answers differ, and what follows.
 
 Ids and counts only. A class of questions moves ``OPEN -> RAISED -> CLOSED``, each time when the evidence that its
 false-accept rate is above the budget has passed the threshold; the detector starts anew after a move. CLOSED ends

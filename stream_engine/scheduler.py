@@ -178,7 +178,7 @@ def choose_riders(
     deferrals: int,
     max_deferrals: int,
 ) -> Riders:
-    """Riders of one commit (DESIGN: pre-positioning is best-effort and of the lowest priority).
+    """Riders of one commit (pre-positioning is best-effort and of the lowest priority).
 
     ``headroom`` is ``B`` of Alg. 1 in cells, ``step_room`` the tokens the step still has. Riders wait while a
     query waits, more data for the session is queued or the step is full, but for at most ``max_deferrals``
