@@ -23,6 +23,7 @@ from stream_engine.model.step import Segment, lay_out
 from stream_engine.publish import Publication
 from stream_engine.risk import RiskMonitor
 from stream_engine.session import Session, Source
+from tests.stream_engine.checks import OTHER_WORDING, TREND, word_token
 
 TOPIC = "market.bars"
 
@@ -244,3 +245,34 @@ def fed(make_bench: Callable[..., Any], make_record: Callable[..., Record]) -> C
         return bench
 
     return make
+
+
+@pytest.fixture
+def planted(fed: Callable[..., Any], make_record: Callable[..., Record]) -> Callable[..., Any]:
+    """A session whose header says one word and whose questions another, with a gap of 5 each."""
+
+    def make(header: str, full: str, bars: int = 40, **options: Any) -> Any:
+        bench = fed(bars=bars - 1, **options)
+        entries = [bench.builder.query_entry(question) for question in (TREND, OTHER_WORDING)]
+
+        def predict(path: Sequence[int]) -> Logits:
+            asked = any(tuple(path[-len(entry) :]) == entry for entry in entries)
+            return Logits(word_token(bench, full if asked else header), 0, 5.0, 5.0, 6.0, 0.9)
+
+        bench.runner.predict = predict
+        bench.feed([make_record("AAPL", bars - 1)], bars - 2)
+        return bench
+
+    return make
+
+
+@pytest.fixture
+def ask_anew(make_record: Callable[..., Record]) -> Callable[..., Any]:
+    """Asks after one more bar: of a decision point that was not asked about before."""
+
+    def ask(bench: Any, question: str = TREND) -> Any:
+        offset = bench.engine.sessions["AAPL"].version
+        bench.feed([make_record("AAPL", offset)], offset - 1)
+        return bench.ask("AAPL", question)
+
+    return ask
