@@ -68,8 +68,9 @@ def _promises(outcome: Outcome, entry: ClassCalibration) -> Iterator[str]:
     )
     if entry.certified:
         yield (
-            "Guarantee: for windows exchangeable with those of the certifying sample, the probability that the "
-            f"true false-accept rate exceeds {calibration.r_max:g} is at most {calibration.delta:g}."
+            "Guarantee: for windows exchangeable with those of the certifying sample, asked in the listed "
+            "wordings, the probability that the true false-accept rate exceeds "
+            f"{calibration.r_max:g} is at most {calibration.delta:g}."
         )
     else:
         yield f"No guarantee: the certifying sample does not show a rate <= {calibration.r_max:g} at this tau."
