@@ -110,10 +110,11 @@ def consumer(options: Options, until_stdin_closes: bool) -> None:
         from consumers.client import BrokerUnreachable
         from consumers.offsets import OffsetResetRequired
         from consumers.process import run_consumer
+        from consumers.producer import WriteRefused
 
         try:
             run_consumer(config, stop)
-        except BrokerUnreachable as error:
+        except (BrokerUnreachable, WriteRefused) as error:
             raise Failure(str(error)) from error
         except OffsetResetRequired as error:
             raise Failure(str(error), SETTINGS_WRONG) from error
