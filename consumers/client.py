@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -147,7 +147,7 @@ def _enter(options: dict[str, Any], timeout_s: float) -> None:
                 failure = error
         raise failure
 
-    with _quiet():
+    with _quiet:
         try:
             net.run(enter)
         finally:
@@ -193,16 +193,33 @@ def _listening(addresses: list[str], tls: ssl.SSLContext | None, timeout_s: floa
     return taken
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """The client logs each failed attempt as an error; the caller says it once, and better."""
-    logger = logging.getLogger("kafka")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
+class _Quiet:
+    """The client logs each failed attempt as an error; the caller says it once, and better.
+
+    Entered by several threads at a time: the first one's end must not put back what the second has found.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._level = logging.NOTSET
+
+    def __enter__(self) -> None:
+        logger = logging.getLogger("kafka")
+        with self._lock:
+            if not self._inside:
+                self._level = logger.level
+                logger.setLevel(logging.CRITICAL + 1)
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                logging.getLogger("kafka").setLevel(self._level)
+
+
+_quiet = _Quiet()
 
 
 def _refusal(settings: KafkaSettings, error: Exception) -> str | None:
