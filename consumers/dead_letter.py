@@ -9,11 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from consumers.client import client_options
-from consumers.producer import TOO_LARGE, SteadyProducer, raise_if_final
+from consumers.producer import TOO_LARGE, SteadyProducer, open_producer, raise_if_final
 from consumers.reasons import DeadLetter
 from stream_engine.config import KafkaSettings
 
@@ -52,7 +50,7 @@ class DeadLetterWriter:
     def __init__(self, settings: KafkaSettings, make_producer: Callable[[], Any] | None = None) -> None:
         """The topic must exist. Raises KafkaTimeoutError where no broker tells about it."""
         self._topic_suffix = settings.dead_letter_suffix
-        self._producer = SteadyProducer(make_producer or (lambda: _producer(settings)))
+        self._producer = SteadyProducer(make_producer or (lambda: _open(settings)))
         self._waiting: deque[_Outgoing] = deque()
         self._sent: deque[tuple[Any, _Outgoing]] = deque()
 
@@ -149,19 +147,9 @@ def headers(letter: DeadLetter, cut: bool = False) -> list[tuple[str, bytes]]:
     return named
 
 
-def _producer(settings: KafkaSettings) -> Any:
-    producer = KafkaProducer(
-        **client_options(settings),
-        client_id=f"{settings.group_id}-dead-letters",
-        acks="all",
-        enable_idempotence=True,
-        linger_ms=5,
-        max_block_ms=2_000,  # the poll thread calls: it may not be held up for long
-        reconnect_backoff_max_ms=2_000,
-    )
-    for topic in settings.source_topics:
-        producer.partitions_for(topic + settings.dead_letter_suffix)
-    return producer
+def _open(settings: KafkaSettings) -> Any:
+    topics = (topic + settings.dead_letter_suffix for topic in settings.source_topics)
+    return open_producer(settings, "dead-letters", topics)
 
 
 def _cuttable(letter: DeadLetter) -> bool:

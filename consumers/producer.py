@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from kafka import KafkaProducer
 from kafka.errors import (
     ClusterAuthorizationFailedError,
     IllegalStateError,
@@ -24,6 +25,9 @@ from kafka.errors import (
     TopicAuthorizationFailedError,
     UnknownProducerIdError,
 )
+
+from consumers.client import client_options
+from stream_engine.config import KafkaSettings
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +62,28 @@ def raise_if_final(topic: str, error: BaseException) -> None:
     else:
         advice = "the broker's log may tell why"
     raise WriteRefused(f"topic {topic} cannot be written: {type(error).__name__}: {error}; {advice}") from error
+
+
+def open_producer(
+    settings: KafkaSettings, name: str, topics: Iterable[str], delivery_timeout_ms: int | None = None
+) -> KafkaProducer:
+    """A producer that knows ``topics``, called after the group and ``name``. Raises KafkaError."""
+    within: dict[str, int] = {}
+    if delivery_timeout_ms is not None:
+        within = {"delivery_timeout_ms": delivery_timeout_ms, "request_timeout_ms": delivery_timeout_ms // 2}
+    producer = KafkaProducer(
+        **client_options(settings),
+        **within,
+        client_id=f"{settings.group_id}-{name}",
+        acks="all",
+        enable_idempotence=True,
+        linger_ms=5,
+        max_block_ms=2_000,  # the poll thread calls: it may not be held up for long
+        reconnect_backoff_max_ms=2_000,
+    )
+    for topic in topics:
+        producer.partitions_for(topic)
+    return producer
 
 
 class SteadyProducer:

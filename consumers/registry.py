@@ -19,20 +19,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from kafka import KafkaProducer
 from kafka.errors import KafkaError, RetriableError
 
-from consumers.client import client_options
 from consumers.dead_letter import DeadLetterWriter
 from consumers.engine_watch import EngineWatch, Presence
-from consumers.producer import SteadyProducer
+from consumers.producer import SteadyProducer, open_producer
 from consumers.reasons import DeadLetter, RawRecord
 from consumers.sink import AnswerRecord
 from consumers.source import Partition, SourceUnavailable
 from consumers.standing_records import TOKEN_HEADER, encode_standing, parse_standing
 from consumers.tail import TopicTail
 from stream_engine.answer_book import KEY_SEPARATOR, AnswerBook
-from stream_engine.config import Config, ConfigError, KafkaSettings
+from stream_engine.config import Config, ConfigError
 from stream_engine.messages import (
     AnswerChanged,
     FromEngine,
@@ -84,7 +82,9 @@ class Registry:
                 f"kafka.standing_topic = {self._topic!r}: the topic has {count} partitions, and needs exactly "
                 "one, because its records have an order; make it anew, or name another"
             )
-        self._producer = SteadyProducer(lambda: _producer(kafka))
+        self._producer = SteadyProducer(
+            lambda: open_producer(kafka, "standing-queries", [kafka.standing_topic], WRITE_WITHIN_MS)
+        )
         self._failures: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
         self._letters = DeadLetterWriter(kafka)
         self._link = EngineLink(config.transport)
@@ -301,21 +301,6 @@ class Registry:
                 close()
             except Exception as error:  # the others must still be closed
                 log.warning("not closed cleanly: %s: %s", type(error).__name__, error)
-
-
-def _producer(settings: KafkaSettings) -> Any:
-    producer = KafkaProducer(
-        **client_options(settings),
-        client_id=f"{settings.group_id}-standing-queries",
-        acks="all",
-        enable_idempotence=True,
-        delivery_timeout_ms=WRITE_WITHIN_MS,
-        request_timeout_ms=WRITE_WITHIN_MS // 2,
-        max_block_ms=2_000,
-        reconnect_backoff_max_ms=2_000,
-    )
-    producer.partitions_for(settings.standing_topic)
-    return producer
 
 
 def _source(answer: AnswerChanged) -> Partition:

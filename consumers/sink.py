@@ -17,12 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from consumers.client import client_options
 from consumers.dead_letter import Confirmation
-from consumers.producer import SteadyProducer, raise_if_final
+from consumers.producer import SteadyProducer, open_producer, raise_if_final
 from consumers.source import Partition
 from stream_engine.answer_book import AnswerBook, answer_key
 from stream_engine.config import KafkaSettings
@@ -77,7 +75,7 @@ class AnswerSink:
         """The topic must exist. Raises KafkaTimeoutError where no broker tells about it."""
         self._topic = settings.answers_topic
         self._book = book
-        self._producer = SteadyProducer(make_producer or (lambda: _producer(settings)))
+        self._producer = SteadyProducer(make_producer or (lambda: _open(settings)))
         self._outgoing: deque[_Outgoing] = deque()
         self._forgotten: set[Partition] = set()
         self._not_before = 0.0
@@ -205,20 +203,8 @@ class AnswerSink:
         self._producer.close(timeout_s)
 
 
-def _producer(settings: KafkaSettings) -> Any:
-    producer = KafkaProducer(
-        **client_options(settings),
-        client_id=f"{settings.group_id}-answers",
-        acks="all",
-        enable_idempotence=True,
-        delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
-        request_timeout_ms=DELIVERY_TIMEOUT_MS // 2,
-        linger_ms=5,
-        max_block_ms=2_000,  # the poll thread calls: it may not be held up for long
-        reconnect_backoff_max_ms=2_000,
-    )
-    producer.partitions_for(settings.answers_topic)
-    return producer
+def _open(settings: KafkaSettings) -> Any:
+    return open_producer(settings, "answers", [settings.answers_topic], DELIVERY_TIMEOUT_MS)
 
 
 def encode(answer: AnswerChanged) -> bytes:

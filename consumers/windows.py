@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from consumers.bars import OpenBar
 from consumers.client import client_options
 from consumers.dead_letter import Confirmation, DeadLetterWriter
-from consumers.producer import SteadyProducer, raise_if_final
+from consumers.producer import SteadyProducer, open_producer, raise_if_final
 from consumers.source import Partition, SourceUnavailable
 from stream_engine.config import KafkaSettings
 from stream_engine.messages import Window
@@ -80,7 +80,7 @@ class WindowWriter:
 
     def __post_init__(self) -> None:
         """The topic must exist. Raises KafkaTimeoutError where no broker tells about it."""
-        self._producer = SteadyProducer(self.make_producer or (lambda: _make_producer(self.settings)))
+        self._producer = SteadyProducer(self.make_producer or self._open)
 
     @property
     def pending(self) -> int:
@@ -177,24 +177,11 @@ class WindowWriter:
         write.not_before = time.monotonic() + RETRY_AFTER_S
         self._waiting[write.slot] = write
 
+    def _open(self) -> Any:
+        return open_producer(self.settings, "windows", [self.settings.windows_topic], DELIVERY_TIMEOUT_MS)
+
     def close(self, timeout_s: float) -> None:
         self._producer.close(timeout_s)
-
-
-def _make_producer(settings: KafkaSettings) -> Any:
-    producer = KafkaProducer(
-        **client_options(settings),
-        client_id=f"{settings.group_id}-windows",
-        acks="all",
-        enable_idempotence=True,
-        delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
-        request_timeout_ms=DELIVERY_TIMEOUT_MS // 2,
-        linger_ms=5,
-        max_block_ms=2_000,  # the poll thread calls: it may not be held up for long
-        reconnect_backoff_max_ms=2_000,
-    )
-    producer.partitions_for(settings.windows_topic)
-    return producer
 
 
 @dataclass(frozen=True, slots=True)

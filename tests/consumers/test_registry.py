@@ -78,7 +78,7 @@ class Bench:
         self.tail, self.producers = Tail(), list[Producer]()
         self.heard, self.said = list[FromEngine](), list[ToEngine]()
         monkeypatch.setattr(module, "TopicTail", lambda *_: self.tail)
-        monkeypatch.setattr(module, "_producer", self._connect)
+        monkeypatch.setattr(module, "open_producer", self._connect)
         letters = SimpleNamespace(confirmed=lambda: [], send=lambda *_: None)
         monkeypatch.setattr(module, "DeadLetterWriter", lambda _: letters)
         link = SimpleNamespace(drain=self._drain, send=self.said.append)
@@ -86,7 +86,7 @@ class Bench:
         self.book = AnswerBook()
         self.registry = Registry(CONFIG, self.book)
 
-    def _connect(self, _: Any) -> Producer:
+    def _connect(self, *_: Any) -> Producer:
         self.producers.append(Producer())
         return self.producers[-1]
 
