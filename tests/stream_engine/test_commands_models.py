@@ -75,7 +75,7 @@ def test_tuning_is_asked_for_in_one_way(tmp_path: Path, arguments: list[str], st
 
 
 def test_an_adapter_is_trained_from_the_command_line(tiny_chat: Path, tmp_path: Path) -> None:
-    arguments = ["--steps", "1", "--batch", "1", "--shards", "1", "--base", str(tiny_chat), "--lora"]
+    arguments = ["--steps", "1", "--batch", "1", "--base", str(tiny_chat), "--lora"]
     ran = CliRunner().invoke(cli, ["train", "--out", str(tmp_path / "out"), *arguments])
     assert ran.exit_code == 0, ran.output
     assert "STREAM_ENGINE_ENGINE_ADAPTER=" in ran.stdout
