@@ -155,6 +155,7 @@ class Consumer:
             if self._watch.welcome(message.boot_id, message.credits, message.link, now):
                 log.info("welcomed by engine %s with %d credits", message.boot_id, message.credits)
                 self._restart_all(now)
+                self._next_report = now  # it is to know how many partitions there are before it has the first
         elif isinstance(message, Ack | Refused | Evaluations):
             if self._watch.heard(message.boot_id, now):
                 log.warning("a new engine answers (boot %s)", message.boot_id)

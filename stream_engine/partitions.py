@@ -6,7 +6,7 @@ over batches whose every record is settled.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -98,9 +98,12 @@ class PartitionTable:
 
     @property
     def filling(self) -> bool:
-        """Sessions may still come out of the log: nothing is assigned yet, or a replay goes on."""
+        """Sessions may still come out of the log: not every partition is assigned yet, or a replay goes on."""
         owned = self._partitions.values()
-        return not owned or any(one.state is PartitionState.REPLAYING for one in owned)
+        if not owned or any(one.state is PartitionState.REPLAYING for one in owned):
+            return True
+        counts = Counter(one.source.topic for one in owned)
+        return any(counts[topic] < size for topic, size in self.sizes.items())
 
     def get(self, source: Source) -> Partition | None:
         return self._partitions.get(source)

@@ -53,6 +53,16 @@ def test_a_partition_without_a_replay_is_live(table: PartitionTable) -> None:
     assert table.get(SOURCE) is fresh
 
 
+def test_sessions_may_come_until_every_partition_is_assigned(table: PartitionTable) -> None:
+    """After a restart one partition is live before another is assigned: its sessions are not unknown."""
+    assert table.filling
+    table.sizes = {SOURCE.topic: 2}
+    assign(table, 1, 5)
+    assert table.filling
+    table.assign(Assign(SOURCE.topic, 0, 1, 0, 0))
+    assert not table.filling
+
+
 def test_a_replay_ends_at_live_from(table: PartitionTable) -> None:
     fresh = assign(table, 1, 5, 50)
     assert fresh is not None
