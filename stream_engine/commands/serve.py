@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stream_engine.commands.model_files import configured_model
 from stream_engine.commands.options import (
     SETTINGS_WRONG,
     Failure,
@@ -72,7 +73,7 @@ def serve(context: click.Context, until_stdin_closes: bool) -> None:
         until_parent_ends()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     exit_on_terminate()
-    _check_model(config)
+    configured_model(config.engine)
     _check_port(config.api)
     _check_broker(config)
     url = api_url(config.api)
@@ -196,15 +197,6 @@ def _only_engine_of(board: Path) -> Iterator[None]:
 
 
 # --- checks before anything starts, so that the reason is the first line one reads ----------------------
-
-
-def _check_model(config: Config) -> None:
-    from stream_engine.model.profile import EMBEDDED, PROFILE_FILE
-
-    model = config.engine.model
-    folder = EMBEDDED if model == "embedded" else Path(model).expanduser()
-    if not (folder / PROFILE_FILE).is_file():
-        raise Failure(f"engine.model = {model!r}: {folder} is no model folder (no {PROFILE_FILE})", SETTINGS_WRONG)
 
 
 def _check_port(settings: ApiSettings) -> None:

@@ -9,7 +9,6 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -20,13 +19,14 @@ from consumers.feed import FeedBar, FeedError, sample_bars
 from consumers.publish import publish
 from consumers.topics import open_admin, planned_topics
 from stream_engine.commands.http import request
-from stream_engine.commands.options import Failure, Options
+from stream_engine.commands.model_files import configured_model
+from stream_engine.commands.options import SETTINGS_WRONG, Failure, Options
 from stream_engine.commands.sse import EventFollower
 from stream_engine.config import KafkaSettings
 from stream_engine.demo.asking import Asker, metric
 from stream_engine.demo.report import Report
 from stream_engine.demo.service import PrivateService
-from stream_engine.model.profile import EMBEDDED, Profile
+from stream_engine.model.profile import Profile
 
 INSTRUMENTS = ("AAPL", "GOOG", "IBM", "MSFT")
 READY_TIMEOUT_S = 180.0
@@ -45,7 +45,10 @@ def run(options: Options, bars: int, speed: float) -> None:
     """
     report = Report()
     config = options.load()
-    profile = _profile(config.engine.model)
+    try:
+        profile = configured_model(config.engine).read_profile()
+    except (OSError, ValueError) as error:
+        raise Failure(f"engine.model = {config.engine.model!r}: {error}", SETTINGS_WRONG) from error
     try:
         series = _by_instrument(sample_bars(), bars)
     except FeedError as error:
@@ -172,14 +175,6 @@ def _await_bars(client: httpx.Client, newest: dict[str, FeedBar]) -> None:
         if time.monotonic() > deadline:
             raise Failure(f"not all bars were applied within {APPLIED_TIMEOUT_S:.0f} s")
         time.sleep(0.2)
-
-
-def _profile(model: str) -> Profile:
-    folder = EMBEDDED if model == "embedded" else Path(model).expanduser()
-    try:
-        return Profile.load(folder)
-    except OSError as error:
-        raise Failure(f"engine.model = {model!r}: no model folder: {error}", 2) from error
 
 
 def _by_instrument(sample: list[FeedBar], count: int) -> dict[str, list[FeedBar]]:

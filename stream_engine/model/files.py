@@ -33,6 +33,10 @@ class ModelNotFound(ValueError):
         self.adapter = adapter
 
 
+class ModelNotHere(ModelNotFound):
+    """A model that `find_model` was not to fetch or unpack: with `fetch` it may be had."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
     """Parts of one model on this machine: the folder of weights and tokenizer, the profile, the adapter's folder.
@@ -64,10 +68,10 @@ def find_model(model: str, adapter: str = "", *, fetch: bool = True) -> ModelFil
     """The files of a model as `engine.model` and `engine.adapter` name it.
 
     With `fetch` a hub id that is not in the hub's cache is downloaded, and a GGUF file that was not unpacked
-    before is unpacked; without, neither happens. Raises ModelNotFound.
+    before is unpacked; without, neither happens, and ModelNotHere says so. Raises ModelNotFound.
     """
-    name, directory = _model_folder(model, fetch)
     lora = _adapter_folder(adapter) if adapter else None
+    name, directory = _model_folder(model, fetch)
     for place in (lora, directory):
         if place is not None and (place / PROFILE_FILE).is_file():
             return ModelFiles(name, directory, place / PROFILE_FILE, lora)
@@ -113,7 +117,7 @@ def _unpacked(path: Path, fetch: bool) -> Path:
     folder = cache_dir() / f"{path.stem}-{mark}"
     if not folder.is_dir():
         if not fetch:
-            raise ModelNotFound(f"{path} was not unpacked yet")
+            raise ModelNotHere(f"{path} was not unpacked yet")
         from stream_engine.model.gguf import UnpackError, unpack
 
         try:
@@ -133,7 +137,8 @@ def _hub_folder(model: str, fetch: bool) -> Path:
             return Path(snapshot_download(model, allow_patterns=list(_HUB_FILES), local_files_only=local))
         except (OSError, ValueError) as error:  # a ValueError for a name that no hub can have
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    raise ModelNotFound(
+    kind = ModelNotFound if fetch else ModelNotHere
+    raise kind(
         f"it cannot be fetched from the hub ({reason}). Download it where the hub can be reached, and name its "
         "directory in engine.model"
     )
