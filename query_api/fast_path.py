@@ -15,9 +15,9 @@ from query_api.metrics import ApiMetrics
 from query_api.questions import Route
 from query_api.schemas import AnswerBody
 from stream_engine.board import BoardError, BoardMeta, BoardReader, Miss, ReadySlot
-from stream_engine.freshness import unmet_bound
+from stream_engine.freshness import age_of, unmet_bound
 from stream_engine.gate import Gate, GateDecision, GateReason
-from stream_engine.instants import rfc3339
+from stream_engine.instants import event_time
 from stream_engine.messages import Check, Query
 from stream_engine.router import EXACT
 
@@ -139,8 +139,8 @@ class FastPath:
             return self._body(query, slot, meta, decision, routed_by), Outcome.BELOW_GATE
         return None, decision.reason
 
-    def _age_ms(self, slot: ReadySlot) -> int:
-        return max(0, int(self._clock_ms()) - slot.evidence.record_time_ms)
+    def _age_ms(self, slot: ReadySlot) -> int | None:
+        return age_of(slot.evidence.record_time_ms, int(self._clock_ms()))
 
     def _body(
         self, query: Query, slot: ReadySlot, meta: BoardMeta, decision: GateDecision, routed_by: str
@@ -162,7 +162,7 @@ class FastPath:
             topic=None if pushed else meta.topics[evidence.topic_index],
             partition=None if pushed else evidence.partition,
             offset=None if pushed else evidence.offset,
-            event_time=rfc3339(evidence.event_time_us),
+            event_time=event_time(evidence.event_time_us),
             age_ms=self._age_ms(slot),
             latency_us=0,
             window_bars=meta.window_bars,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stream_engine.freshness import age_of
 from stream_engine.gate import GateDecision
-from stream_engine.instants import rfc3339
+from stream_engine.instants import NO_TIME, event_time
 from stream_engine.messages import Answer, AnswerChanged, PathTaken, Query, StandingQuery
 from stream_engine.model.rendering import Builder
 from stream_engine.ready import Evidence, ReadyDistribution, StateFlag
@@ -15,11 +16,6 @@ OTHER = "other"
 """Class of an answer that is no word of the question's class."""
 INCOMPLETE = "INCOMPLETE"
 """State of an answer whose window may have a hole, because records had aged out of the log."""
-
-
-def event_time(time_us: int | None) -> str | None:
-    """Microseconds since the epoch as RFC 3339 in UTC."""
-    return None if time_us is None else rfc3339(time_us)
 
 
 def word_of(builder: Builder, tokens: Sequence[int], class_name: str | None) -> tuple[str, str]:
@@ -76,7 +72,7 @@ def build_answer(
         partition=source.partition if source else None,
         offset=session.offset if source else None,
         event_time=event_time(session.event_time_us),
-        age_ms=max(0, now_ms - session.timestamp_ms),
+        age_ms=age_of(session.timestamp_ms, now_ms),
         latency_us=latency_us,
         window_bars=session.builder.profile.window_bars,
         bars=session.window,
@@ -124,7 +120,7 @@ def evidence_of(session: Session, topic_index: int) -> Evidence:
         topic_index=topic_index,
         partition=session.source.partition if session.source else -1,
         offset=session.offset,
-        event_time_us=session.event_time_us or 0,
+        event_time_us=NO_TIME if session.event_time_us is None else session.event_time_us,
         record_time_ms=session.timestamp_ms,
         bars=session.window,
         flags=flags,

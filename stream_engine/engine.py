@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from uuid import uuid4
 
-from stream_engine.answers import build_evaluation, event_time
+from stream_engine.answers import build_evaluation
 from stream_engine.budget import BudgetShape, CellBudget
 from stream_engine.config import EngineSettings, RiskSettings
 from stream_engine.entry import (
@@ -25,6 +25,7 @@ from stream_engine.entry import (
 )
 from stream_engine.gate import ClassGate, Gate
 from stream_engine.ingest import Ingest
+from stream_engine.instants import event_time
 from stream_engine.messages import Committed, ErrorReply, Event, StandingPut, StandingQuery
 from stream_engine.model.rendering import Builder
 from stream_engine.model.runner import Runner, SegmentResult

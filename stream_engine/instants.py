@@ -6,7 +6,21 @@ from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
+NO_TIME = -(2**63)
+"""Stands for "no time" where a field holds an integer: no calendar has it."""
+
 
 def rfc3339(time_us: int) -> str:
-    """Microseconds since the Unix epoch as RFC 3339 in UTC, without a fraction where that is zero."""
-    return (_EPOCH + timedelta(microseconds=time_us)).isoformat().replace("+00:00", "Z")
+    """Microseconds since the Unix epoch as RFC 3339 in UTC, without a fraction where that is zero. What lies
+    outside the years 1 to 9999 has no such form: it is shown as the number that it is."""
+    return event_time(time_us) or f"{time_us} us since 1970"
+
+
+def event_time(time_us: int | None) -> str | None:
+    """The same; None for no time, and for one that RFC 3339 cannot write."""
+    if time_us is None:
+        return None
+    try:
+        return (_EPOCH + timedelta(microseconds=time_us)).isoformat().replace("+00:00", "Z")
+    except OverflowError:
+        return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from stream_engine.answers import build_answer, is_complete
 from stream_engine.entry import GENERIC_KEY
-from stream_engine.freshness import unmet_bound
+from stream_engine.freshness import age_of, unmet_bound
 from stream_engine.gate import Gate, GateDecision, GateReason
 from stream_engine.messages import Answer, ErrorReply, Query
 from stream_engine.model.rendering import Builder
@@ -188,7 +188,7 @@ class QueryDesk:
             query,
             version=session.version,
             applied=self._partitions.applied(bound.partition, topic or None) if bound else None,
-            age_ms=_now_ms() - session.timestamp_ms,
+            age_ms=age_of(session.timestamp_ms, _now_ms()),
         )
         return ErrorReply(409, "freshness_not_met", unmet) if unmet else None
 

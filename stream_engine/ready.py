@@ -48,8 +48,9 @@ class Evidence:
     """The session state that a ready distribution was computed from.
 
     ``topic_index`` counts in the board's list of topics; it, ``partition`` and ``offset`` are -1 for a
-    pushed session. ``event_time_us`` is the newest bar's time and ``record_time_ms`` the newest applied
-    record's Kafka time stamp, both since the Unix epoch; ``bars`` is the number of bars asked about.
+    pushed session. ``event_time_us`` is the newest bar's time (``NO_TIME``: no bar) and ``record_time_ms`` the
+    newest applied record's Kafka time stamp (-1: none), both since the Unix epoch; ``bars`` is the number of bars
+    asked about.
     """
 
     session_version: int

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from stream_engine.freshness import NO_STAMP
 from stream_engine.messages import Record, Window, WindowBar
 from stream_engine.model.rendering import Builder
 from stream_engine.ready import ReadyDistribution
@@ -77,6 +78,7 @@ class Session:
 
     ``resident`` counts the leading tokens of ``tokens`` whose KV is in cells; the rest is due.
     ``version`` is the last applied offset + 1 for a Kafka-fed session, the number of settles otherwise.
+    ``timestamp_ms`` is the newest applied record's own stamp, not the largest seen: a later honest one counts.
     ``floor`` is the offset of the first record that the window last handed out for the compacted topic does
     not hold: where a rebuild has to start reading for this session; None where it needs no record.
     ``window_due`` asks for a new window. ``gap_end`` is where the log began when records before it had aged
@@ -93,7 +95,7 @@ class Session:
     resident: int = 0
     version: int = 0
     offset: int = -1
-    timestamp_ms: int = 0
+    timestamp_ms: int = NO_STAMP
     branches: list[ResidentBranch] = field(default_factory=list)
     scratch_end: int = 0
     ready: dict[str, ReadyDistribution] = field(default_factory=dict)
@@ -165,7 +167,7 @@ class Session:
         self.resident = min(self.resident, prefix + change.kept_tokens)
         self.version = record.offset + 1
         self.offset = record.offset
-        self.timestamp_ms = max(self.timestamp_ms, record.timestamp_ms)
+        self.timestamp_ms = record.timestamp_ms
         if self.floor is None:
             self.floor = record.offset
         # The first window claims the key for its source: only what has one comes back in a replay.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from stream_engine.answers import event_time
 from stream_engine.engine import Engine
 from stream_engine.entry import GENERIC_KEY
+from stream_engine.instants import event_time
 from stream_engine.messages import ConsumerReport, PartitionStatus, SessionInfo, Sessions, Status
 from stream_engine.partitions import PartitionState
 from stream_engine.publish import token_hash

@@ -75,21 +75,22 @@ def query(
     }
     with open_client(options, url, timeout_s=15 + wait_ms / 1000) as client:
         answer = request(client, "POST", f"{session_path(session)}/query", json=body)
-    click.echo(json.dumps(answer) if as_json else _told(answer))
+    click.echo(json.dumps(answer) if as_json else told(answer))
 
 
-def _told(answer: dict[str, Any]) -> str:
+def told(answer: dict[str, Any]) -> str:
     gate = {True: ", gate fired", False: ", gate did not fire", None: ""}[answer["gate"]]
     threshold = "" if answer["tau"] is None else f" (tau {answer['tau']:g})"
-    source = "pushed data"
+    source, age = "pushed data", "age unknown (the record's time stamp is missing, or ahead of the clock)"
+    if answer["age_ms"] is not None:
+        age = f"record {answer['age_ms'] / 1000:.1f} s old"
     if answer["topic"] is not None:
         source = f"{answer['topic']}/{answer['partition']} offset {answer['offset']}"
     lines = [
         f"{answer['session']}: {answer['answer']}   ({answer['class']} of the last {answer['window_bars']} bars)",
         f"  path     {answer['path']}{gate}; {answer['reused_tokens']} of {answer['entry_tokens']} tokens reused",
         f"  gap      {answer['gap']:.2f}{threshold}, mass on the answer words {answer['fast_set_mass']:.3f}",
-        f"  data     {source}, version {answer['session_version']}, bar {answer['event_time']}, "
-        f"record {answer['age_ms'] / 1000:.1f} s old",
+        f"  data     {source}, version {answer['session_version']}, bar {answer['event_time'] or '-'}, {age}",
         f"  session  {answer['state']}, {answer['bars']} of {answer['window_bars']} bars; model {answer['model']}",
         f"  latency  {answer['latency_us']} us in the service",
     ]

@@ -60,8 +60,8 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
     ``latency_us`` is filled in by the process that the caller talks to. ``gate`` is whether the gate
     fired (None on the full path); ``tau`` is None where no gate applies. ``confidence`` is the
     calibrated probability (0 to 1) of agreeing with the full path, None without a calibration; 1 where that is so
-    by construction. ``routed_by`` is how the question came to its class: ``exact``, ``listed``, ``classifier`` or
-    ``none``."""
+    by construction. ``age_ms`` is None where it cannot be known. ``routed_by`` is how the question came to its
+    class: ``exact``, ``listed``, ``classifier`` or ``none``."""
 
     session: str
     question: str
@@ -78,7 +78,7 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
     partition: int | None
     offset: int | None
     event_time: str | None
-    age_ms: int
+    age_ms: int | None
     latency_us: int
     window_bars: int
     bars: int

@@ -158,6 +158,7 @@ class Board:
         version: int = 42,
         flags: StateFlag = StateFlag.NONE,
         age_ms: int = 0,
+        event_time_us: int = 1_767_323_045_000_000,
     ) -> None:
         """The session's live state, with one decision point, replaces what there was."""
         handle = self.sessions.get(session) or self.writer.open_session(session)
@@ -166,7 +167,7 @@ class Board:
         record = SlotRecord(
             entry_key=key,
             ready=ReadyDistribution(200, top1, DOWN, gap, gap, gap, 0.875),
-            evidence=Evidence(version, 0, 1, version - 1, 1_767_323_045_000_000, now_ms - age_ms, 32, flags),
+            evidence=Evidence(version, 0, 1, version - 1, event_time_us, now_ms - age_ms, 32, flags),
             token_hash=version,
             ready_time_ms=now_ms,
         )

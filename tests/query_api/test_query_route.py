@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from stream_engine.entry import entry_key
+from stream_engine.instants import NO_TIME
 from stream_engine.messages import ErrorReply, OffsetBound, Query
 from stream_engine.ready import StateFlag
 
@@ -289,6 +290,25 @@ def test_an_unmet_bound_is_409_that_says_what_is_there(service, bound, there):
     assert error["type"] == "freshness_not_met"
     assert there in error["message"]
     assert service.engine.of(Query) == []
+
+
+@pytest.mark.parametrize("ahead_ms", [3_000_000, 10**15])
+def test_a_stamp_ahead_of_the_clock_is_an_unknown_age_that_meets_no_bound(service, ahead_ms):
+    service.board.ready(version=42, age_ms=-ahead_ms)
+
+    reply = service.ask()
+    assert (reply.json()["path"], reply.json()["age_ms"]) == ("fast", None)
+    refused = service.ask(max_age_ms=2**63 - 1)
+    assert refused.status_code == 409
+    assert "unknown" in refused.json()["error"]["message"]
+    service.board.ready(version=43, age_ms=1_000)
+    assert service.ask(max_age_ms=60_000).json()["session_version"] == 43
+
+
+def test_a_session_without_bars_has_no_event_time(service):
+    service.board.ready(event_time_us=NO_TIME)
+
+    assert service.ask().json()["event_time"] is None
 
 
 @pytest.mark.parametrize(

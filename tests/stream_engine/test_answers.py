@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from stream_engine.answers import OTHER, build_answer, build_evaluation, event_time, evidence_of, word_of
+from stream_engine.answers import OTHER, build_answer, build_evaluation, evidence_of, word_of
+from stream_engine.freshness import CLOCK_SKEW_MS, age_of
 from stream_engine.gate import GateDecision, GateReason
+from stream_engine.instants import NO_TIME, event_time
 from stream_engine.messages import Query, Record, StandingQuery
 from stream_engine.model.builder import TokenBuilder
 from stream_engine.ready import ReadyDistribution, StateFlag
@@ -69,9 +71,25 @@ def test_a_clock_behind_kafkas_makes_no_negative_age(session: Session, builder: 
     token = next(iter(builder.answers))
     answer = build_answer(
         Query("A", "?"), session, ready(token), path="cold", tokens=[token], class_name=None, gate=None,
-        entry_tokens=1, reused_tokens=0, now_ms=0, latency_us=0,
+        entry_tokens=1, reused_tokens=0, now_ms=1_039 - CLOCK_SKEW_MS, latency_us=0,
     )  # fmt: skip
     assert (answer.age_ms, answer.gate, answer.tau) == (0, None, None)
+
+
+def test_a_stamp_ahead_of_the_clock_makes_the_age_unknown(session: Session, builder: TokenBuilder) -> None:
+    session.timestamp_ms *= 1_000  # microseconds
+    token = next(iter(builder.answers))
+    answer = build_answer(
+        Query("A", "?"), session, ready(token), path="cold", tokens=[token], class_name=None, gate=None,
+        entry_tokens=1, reused_tokens=0, now_ms=1_040, latency_us=0,
+    )  # fmt: skip
+    assert answer.age_ms is None
+
+
+def test_a_session_without_bars_has_no_event_time_on_the_board(builder: TokenBuilder) -> None:
+    evidence = evidence_of(Session("A", builder), -1)
+    assert event_time(evidence.event_time_us) is None
+    assert age_of(evidence.record_time_ms, 10**15) is None
 
 
 def test_a_token_that_is_no_word_of_the_class_is_other(builder: TokenBuilder) -> None:
@@ -96,4 +114,4 @@ def test_evidence_flags_and_pushed_sessions(session: Session, builder: TokenBuil
     session.state, session.gap_end = SessionState.WARMING_UP, 1_000_000
     assert evidence_of(session, 1).flags == StateFlag.WARMING_UP | StateFlag.INCOMPLETE
     pushed = evidence_of(Session("agent", builder), -1)
-    assert (pushed.topic_index, pushed.partition, pushed.offset, pushed.event_time_us) == (-1, -1, -1, 0)
+    assert (pushed.topic_index, pushed.partition, pushed.offset, pushed.event_time_us) == (-1, -1, -1, NO_TIME)

@@ -22,6 +22,7 @@ import pytest
 from rich.console import Console
 
 from stream_engine.commands.live_view import View, age, spark
+from stream_engine.commands.query import told
 from stream_engine.commands.sse import ServerEvent, read_events
 from stream_engine.config import Config
 from stream_engine.model.profile import EMBEDDED, PROFILE_FILE, TOKENIZER_FILE
@@ -57,6 +58,12 @@ ANSWER: dict[str, Any] = {
     "reused_tokens": 7,
     "model": "embedded",
 }
+
+
+def test_an_age_that_is_unknown_is_said() -> None:
+    text = told(ANSWER | {"age_ms": None, "event_time": None})
+    assert "age unknown" in text
+    assert "bar -," in text
 
 
 def cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from stream_engine.freshness import unmet_bound
+from stream_engine.freshness import CLOCK_SKEW_MS, age_of, unmet_bound
 from stream_engine.messages import OffsetBound, Query
 
 
-def unmet(query: Query, *, version: int = 10, applied: int | None = 10, age_ms: int = 500) -> str | None:
+def unmet(query: Query, *, version: int = 10, applied: int | None = 10, age_ms: int | None = 500) -> str | None:
     return unmet_bound(query, version=version, applied=applied, age_ms=age_ms)
 
 
@@ -40,6 +40,31 @@ def test_nothing_applied_yet() -> None:
 @pytest.mark.parametrize(("bound", "met"), [(499, False), (500, True), (0, False)])
 def test_ages(bound: int, met: bool) -> None:
     assert (unmet(Query("A", "?", max_age_ms=bound)) is None) is met
+
+
+@pytest.mark.parametrize(
+    ("stamp_ms", "age_ms"),
+    [
+        (1_700_000_000_000, 0),
+        (1_699_999_940_000, 60_000),
+        (0, 1_700_000_000_000),
+        (1_700_000_000_000 + CLOCK_SKEW_MS, 0),
+        (1_700_000_000_001 + CLOCK_SKEW_MS, None),
+        (1_700_003_000_000, None),
+        (1_700_000_000_000_000, None),
+        (2**63 - 1, None),
+        (-1, None),
+        (-(2**63), None),
+    ],
+)
+def test_an_age_that_cannot_be_known_is_unknown(stamp_ms: int, age_ms: int | None) -> None:
+    assert age_of(stamp_ms, 1_700_000_000_000) == age_ms
+
+
+@pytest.mark.parametrize("bound", [0, 500, 2**63 - 1])
+def test_an_unknown_age_meets_no_bound(bound: int) -> None:
+    assert "unknown" in str(unmet(Query("A", "?", max_age_ms=bound), age_ms=None))
+    assert unmet(Query("A", "?"), age_ms=None) is None
 
 
 def test_every_bound_counts() -> None:

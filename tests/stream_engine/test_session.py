@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from stream_engine.messages import Record
@@ -50,6 +51,24 @@ def test_a_record_moves_version_offset_and_time(session: Session, make_record: C
     session.apply(make_record("AAPL", 9))
     assert (session.version, session.floor) == (10, 7)
     session.check_integrity()
+
+
+@pytest.mark.parametrize("ahead", [1_000_000_000_000, 2**63 - 1, -1, -(2**63)])
+def test_the_newest_records_stamp_counts_not_the_largest(
+    session: Session, make_record: Callable[..., Record], ahead: int
+) -> None:
+    session.apply(msgspec.structs.replace(make_record("AAPL", 7), timestamp_ms=ahead))
+    assert session.timestamp_ms == ahead
+    again = Session("AAPL", session.builder)
+    again.restore(session.window_message())
+    assert again.timestamp_ms == ahead
+    for one in (session, again):
+        one.apply(make_record("AAPL", 8))
+        assert one.timestamp_ms == 1_008
+
+
+def test_a_session_that_no_record_has_reached_has_no_stamp(session: Session) -> None:
+    assert session.timestamp_ms == -1
 
 
 def test_a_late_record_moves_nothing(session: Session, make_record: Callable[..., Record]) -> None:
