@@ -1,0 +1,55 @@
+"""Every `curl` line of the documentation, run against a real server: a route that is there, a body it takes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from stream_engine.messages import (
+    Query,
+    Sessions,
+    SessionsRequest,
+    Snapshot,
+    SnapshotRequest,
+    StandingPut,
+    StandingQueries,
+    StandingQuery,
+    StandingRequest,
+)  # fmt: skip
+
+from ..docs.documented import CommandLine, of_page, pages
+from .conftest import Service, answer
+
+REQUESTS = {
+    str(command).partition(": ")[2]: command
+    for page in pages()
+    for command in of_page(page)
+    if command.program == "curl" and any("localhost:8080" in word for word in command.words)
+}
+SERVED = re.compile(r"(?:http://)?localhost:8080")
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl on this machine")
+@pytest.mark.parametrize("command", [pytest.param(one, id=name) for name, one in REQUESTS.items()])
+def test_a_documented_request_is_served(service: Service, command: CommandLine) -> None:
+    standing = StandingQuery("sq-1", "*", "What is the trend?", "change", "trend")
+    service.engine.on[Query] = lambda query: answer(session=query.session, question=query.question)
+    service.engine.on[SessionsRequest] = lambda _: Sessions(())
+    service.engine.on[SnapshotRequest] = lambda _: Snapshot(0, ())
+    service.engine.on[StandingPut] = lambda _: StandingQueries((standing,))
+    service.engine.on[StandingRequest] = lambda _: StandingQueries((standing,))
+    words = [SERVED.sub(str(service.http.base_url).rstrip("/"), word) for word in command.words[1:]]
+    # An event stream does not end: what curl says of it by then is what counts.
+    done = subprocess.run(
+        ["curl", *words, "--max-time", "2", "--write-out", "\nstatus %{http_code}"], capture_output=True, text=True
+    )
+    assert done.returncode in (0, 28), done.stderr
+    status = int(done.stdout.rpartition("\nstatus ")[2])
+    assert 200 <= status < 300, done.stdout
+
+
+def test_there_are_some() -> None:
+    assert len(REQUESTS) >= 4
