@@ -20,6 +20,7 @@ from consumers.reasons import RawRecord, Reason
 from consumers.records import ParsedItems, ParsedRecord, letter_of, whole
 from stream_engine.instants import rfc3339
 from stream_engine.messages import Bar, Record, Window
+from stream_engine.messages.bounds import Finite, NotNegative, Offset, TimeUs
 
 BarTime = Literal["start", "end"]
 
@@ -42,14 +43,14 @@ class OpenBar(msgspec.Struct):
     the trades that have one. ``volume`` is None where no trade had a size. A bar that was saved counts its trades
     anew: ``first`` is None until there is one."""
 
-    start: int
-    open: float
-    high: float
-    low: float
-    close: float
-    volume: float | None
-    first: int | None
-    last: int
+    start: TimeUs
+    open: Finite
+    high: Finite
+    low: Finite
+    close: Finite
+    volume: NotNegative | None
+    first: Offset | None
+    last: Offset
     ids: set[str] = msgspec.field(default_factory=set)
 
 

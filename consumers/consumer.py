@@ -70,6 +70,7 @@ class Consumer:
         answers: AnswerSink | None = None,
         registry: Registry | None = None,
         health: HealthFile | None = None,
+        metrics: ConsumerMetrics | None = None,
     ) -> None:
         """``answers`` and ``registry`` are absent where the engine alone keeps the standing queries."""
         self._health = health
@@ -85,13 +86,15 @@ class Consumer:
         self._writers = [writer for writer in writers if writer is not None]
         self._watch = EngineWatch(time.monotonic())
         self._streams: dict[Partition, PartitionStream] = {}
-        self._starts = Starts(config, source, windows, lambda message: self._link.send(message))
+        self.metrics = metrics or ConsumerMetrics()
+        self._starts = Starts(
+            config, source, windows, lambda message: self._link.send(message), self.metrics.skipped
+        )
         self._next_commit = 0.0
         self._commit_deadline: float | None = None
         self._next_proof = 0.0
         self._next_report = 0.0
         self._next_log = time.monotonic() + LOG_EVERY_S
-        self.metrics = ConsumerMetrics()
 
     def run(self, stop: threading.Event) -> None:
         """Until ``stop`` is set; then a clean end. Raises OffsetResetRequired, WriteRefused, or KafkaError that is

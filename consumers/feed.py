@@ -20,6 +20,7 @@ import polars as pl
 
 from consumers.columns import time_us
 from consumers.records import ALIASES
+from stream_engine.messages.bounds import UNREADABLE
 
 FeedBar = tuple[str, dict[str, Any]]
 """The symbol, and the bar as it is published."""
@@ -103,13 +104,13 @@ def _csv_rows(data: bytes, name: str) -> Iterator[dict[str, Any]]:
 def _json_rows(data: bytes, name: str) -> Iterator[dict[str, Any]]:
     try:
         documents = [msgspec.json.decode(data)]
-    except msgspec.DecodeError:
+    except UNREADABLE:
         documents = []
         for number, line in enumerate(data.splitlines(), start=1):
             if line.strip():
                 try:
                     documents.append(msgspec.json.decode(line))
-                except msgspec.DecodeError as error:
+                except UNREADABLE as error:
                     raise FeedError(f"{name}: line {number} is not JSON: {error}") from error
     for document in documents:
         yield from _bars_within(document, None)

@@ -10,6 +10,7 @@ import msgspec
 
 from stream_engine.config import ConfigError
 from stream_engine.instants import rfc3339
+from stream_engine.messages.bounds import UNREADABLE, ClockMs
 
 log = logging.getLogger(__name__)
 
@@ -22,9 +23,9 @@ class Health(msgspec.Struct, frozen=True):
     Kafka has not answered. Times in milliseconds since the epoch."""
 
     pid: int
-    at_ms: int
+    at_ms: ClockMs
     engine: str
-    kafka_silent_since_ms: int | None = None
+    kafka_silent_since_ms: ClockMs | None = None
 
 
 class HealthFile:
@@ -63,7 +64,7 @@ def ailments(path: Path, now_ms: int) -> list[str]:
         health = msgspec.json.decode(path.read_bytes(), type=Health)
     except FileNotFoundError:
         return [f"no consumer has written {path}: it is not running, or has another kafka.health_file"]
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *UNREADABLE) as error:
         return [f"{path}: {error}"]
     found = []
     if (age := (now_ms - health.at_ms) / 1000) > STALE_AFTER_S:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from stream_engine.messages import RecordCounts
+from stream_engine.skipped import Skipped
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -25,6 +29,8 @@ class ConsumerMetrics:
     """Answers of standing queries that the answers topic got from here."""
     answers_repeated: int = 0
     """Those that it had already."""
+    skipped: Skipped = field(default_factory=lambda: Skipped(log))
+    """Records of the windows, answers and standing-query topics that are none of ours."""
     commits: int = 0
     rebuilds: int = 0
     """Starts of a partition: assignments, and restarts for a refusal or a new engine."""
@@ -40,7 +46,9 @@ class ConsumerMetrics:
 
     def counters(self) -> dict[str, float]:
         """For ``/metrics``, where each gets the prefix ``stream_engine_consumer_``."""
+        skipped = self.skipped.counts
         by_reason = {f"dead_letters_{reason}_total": count for reason, count in self.dead_lettered.items()}
+        by_reason |= {f"skipped_{reason}_total": count for reason, count in skipped.items()}
         return {
             "records_total": self.consumed,
             "records_replayed_total": self.replayed,
@@ -51,6 +59,7 @@ class ConsumerMetrics:
             "commits_total": self.commits,
             "rebuilds_total": self.rebuilds,
             "dead_letters_total": self.dead_lettered.total(),
+            "skipped_total": sum(skipped.values()),
             **by_reason,
         }
 
@@ -63,6 +72,7 @@ class ConsumerMetrics:
             "dead_lettered": dict(self.dead_lettered),
             "answers_written": self.answers_written,
             "answers_repeated": self.answers_repeated,
+            "skipped": self.skipped.counts,
             "commits": self.commits,
             "rebuilds": self.rebuilds,
             "in_flight": self.in_flight,

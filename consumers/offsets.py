@@ -31,7 +31,7 @@ class CommitPoint:
         """The inverse. A commit by another tool has other metadata, or none: its floor is the offset itself."""
         try:
             floor = json.loads(metadata or "{}").get("floor")
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             floor = None
         usable = isinstance(floor, int) and not isinstance(floor, bool) and 0 <= floor <= offset
         return cls(offset, floor if usable else offset)

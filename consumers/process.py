@@ -7,6 +7,7 @@ import threading
 from consumers.consumer import Consumer
 from consumers.dead_letter import DeadLetterWriter
 from consumers.health import HealthFile
+from consumers.metrics import ConsumerMetrics
 from consumers.registry import Registry
 from consumers.sink import AnswerSink
 from consumers.source import KafkaSource
@@ -29,13 +30,14 @@ def run_consumer(config: Config, stop: threading.Event) -> None:
     if not config.kafka.standing_topic:
         Consumer(config, source, *writers, link, health=health).run(stop)
         return
-    book = AnswerBook()
-    registry = Registry(config, book)
+    book, metrics = AnswerBook(), ConsumerMetrics()
+    registry = Registry(config, book, metrics.skipped)
     ended = threading.Event()
     thread = threading.Thread(target=registry.run, args=(ended,), name="registry")
     thread.start()
     try:
-        Consumer(config, source, *writers, link, AnswerSink(config.kafka, book), registry, health).run(stop)
+        answers = AnswerSink(config.kafka, book)
+        Consumer(config, source, *writers, link, answers, registry, health, metrics).run(stop)
     finally:
         ended.set()
         thread.join()

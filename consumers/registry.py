@@ -27,7 +27,7 @@ from consumers.producer import SteadyProducer, open_producer
 from consumers.reasons import DeadLetter, RawRecord
 from consumers.sink import AnswerRecord
 from consumers.source import Partition, SourceUnavailable
-from consumers.standing_records import TOKEN_HEADER, encode_standing, parse_standing
+from consumers.standing_records import TOKEN_HEADER, encode_standing, parse_standing, query_id
 from consumers.tail import TopicTail
 from stream_engine.answer_book import KEY_SEPARATOR, AnswerBook
 from stream_engine.config import Config, ConfigError
@@ -41,6 +41,8 @@ from stream_engine.messages import (
     StandingWrite,
     Welcome,
 )
+from stream_engine.messages.bounds import UNREADABLE
+from stream_engine.skipped import Skipped
 from stream_engine.transport import EngineLink
 
 log = logging.getLogger(__name__)
@@ -51,6 +53,7 @@ ANSWER_WITHIN_S = 10.0
 WRITE_WITHIN_MS = 4_000
 """Less than the engine waits: what was answered by 503 should not be applied after all."""
 CLOSE_WAIT_S = 5.0
+MAX_TOKEN_BYTES, OFFSET_DIGITS = 64, 19
 
 _decode_answer = msgspec.json.Decoder(AnswerRecord).decode
 
@@ -68,13 +71,14 @@ class _Sync:
 class Registry:
     """``turn`` may be called by hand in tests; only ``ready_for`` and ``failure`` are for other threads."""
 
-    def __init__(self, config: Config, book: AnswerBook) -> None:
+    def __init__(self, config: Config, book: AnswerBook, skipped: Skipped) -> None:
         """The topics must exist. Raises ConfigError, KafkaError."""
         kafka = config.kafka
         self._config = config
         self._topic = kafka.standing_topic
         self._letters_topic = kafka.standing_topic + kafka.dead_letter_suffix
         self._book = book
+        self._skipped = skipped
         self._tail = TopicTail(kafka, [self._topic, kafka.answers_topic, self._letters_topic], "registry")
         count = sum(partition.topic == self._topic for partition in self._tail.partitions)
         if count != 1:
@@ -234,8 +238,9 @@ class Registry:
             self._take_standing(record)
         elif record.topic == self._letters_topic:
             named = dict(record.headers)
-            if named.get("topic") == self._topic.encode() and named.get("offset", b"").isdigit():
-                self._lettered.add(int(named["offset"]))
+            offset = named.get("offset") or b""
+            if named.get("topic") == self._topic.encode() and offset.isdigit() and len(offset) <= OFFSET_DIGITS:
+                self._lettered.add(int(offset))
         else:
             self._take_answer(record)
 
@@ -243,16 +248,16 @@ class Registry:
         raw = RawRecord(
             record.topic, record.partition, record.offset, record.timestamp, record.key, record.value
         )
-        token = dict(record.headers).get(TOKEN_HEADER)
-        parsed = parse_standing(raw, token.decode(errors="replace") if token else None)
+        token = dict(record.headers).get(TOKEN_HEADER) or b""
+        ours = 0 < len(token) <= MAX_TOKEN_BYTES and token.isascii()
+        parsed = parse_standing(raw, token.decode() if ours else None)
         self._offset = raw.offset
         if isinstance(parsed, DeadLetter):
             if self._malformed_before_first_sync:
                 self._malformed.append(parsed)
             else:
                 self._letter(parsed)
-            name = (raw.key or b"").decode(errors="replace")
-            parsed = StandingApply(raw.offset, name, None)
+            parsed = StandingApply(raw.offset, query_id(raw.key) or "", None)  # no query has the empty id
         self._queries.pop(parsed.id, None)
         if parsed.query is not None:
             self._queries[parsed.id] = (parsed, raw)  # popped first: the order is that of the topic
@@ -277,8 +282,9 @@ class Registry:
                 raise ValueError(f"the key is {record.key!r}")
             if answer.topic is None or answer.partition is None or answer.offset is None:
                 raise ValueError("it names no record that it was computed on")
-        except ValueError as error:  # msgspec's errors are
-            log.warning("no answer of ours in %s at offset %d: %s", record.topic, record.offset, error)
+        except (*UNREADABLE, ValueError) as error:
+            where = f"{record.topic}/{record.partition} at offset {record.offset}"
+            self._skipped.note("answer_unreadable", f"{where}: {error}")
             return
         self._book.note(msgspec.convert(answer, AnswerChanged, from_attributes=True))
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
 from consumers.reasons import DeadLetter, RawRecord, Reason
 from stream_engine.answer_book import KEY_SEPARATOR
 from stream_engine.messages import StandingApply, StandingPut
+from stream_engine.messages.bounds import MAX_ID, UNREADABLE, Id, Question
 
 TOKEN_HEADER = "token"  # noqa: S105 - names a request, guards nothing
-MAX_ID = 256
-
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID)]
-
 
 class StandingRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A question that is asked again on every commit of the sessions that ``session`` covers: a session id, or a
     pattern such as ``EUR*`` or ``*``. ``on: change`` asks for changed answers only."""
 
-    session: _Name
-    question: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
+    session: Id
+    question: Question
     on: Literal["change", "commit"] = "change"
 
 
@@ -36,23 +33,24 @@ def encode_standing(query: StandingPut) -> bytes:
 
 def parse_standing(raw: RawRecord, token: str | None = None) -> StandingApply | DeadLetter:
     """What a record says, or why it says nothing."""
-    query_id = _id(raw.key)
-    if query_id is None:
+    name = query_id(raw.key)
+    if name is None:
         detail = f"the key is the query's id: 1 to {MAX_ID} characters of UTF-8 without {KEY_SEPARATOR!r}"
         return DeadLetter(raw, raw.value, Reason.KEY_INVALID, detail)
     if raw.value is None:
-        return StandingApply(raw.offset, query_id, None, token)
+        return StandingApply(raw.offset, name, None, token)
     try:
         record = _decode(raw.value)
     except msgspec.ValidationError as error:
         return DeadLetter(raw, raw.value, Reason.NOT_A_STANDING_QUERY, str(error))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         return DeadLetter(raw, raw.value, Reason.NOT_JSON, str(error))
-    put = StandingPut(record.session, record.question, record.on, query_id)
-    return StandingApply(raw.offset, query_id, put, token)
+    put = StandingPut(record.session, record.question, record.on, name)
+    return StandingApply(raw.offset, name, put, token)
 
 
-def _id(key: bytes | None) -> str | None:
+def query_id(key: bytes | None) -> str | None:
+    """The id that a record's key names; None where it can be none."""
     try:
         text = (key or b"").decode()
     except UnicodeDecodeError:

@@ -14,6 +14,7 @@ from consumers.stream import PartitionStream
 from consumers.windows import StoredWindows, WindowLoad, WindowWriter, in_parts
 from stream_engine.config import Config
 from stream_engine.messages import Restore, ToEngine
+from stream_engine.skipped import Skipped
 
 log = logging.getLogger(__name__)
 
@@ -34,12 +35,18 @@ class Starts:
     """Partitions between their assignment and their first record. One thread, the one that polls."""
 
     def __init__(
-        self, config: Config, source: KafkaSource, windows: WindowWriter, send: Callable[[ToEngine], None]
+        self,
+        config: Config,
+        source: KafkaSource,
+        windows: WindowWriter,
+        send: Callable[[ToEngine], None],
+        skipped: Skipped,
     ) -> None:
         self._config = config
         self._source = source
         self._windows = windows
         self._send = send
+        self._skipped = skipped
         self._planned: dict[Partition, _Start] = {}
         self._generation = 0
         self._plan_at = 0.0
@@ -94,7 +101,7 @@ class Starts:
         if plan.warning:
             level = logging.INFO if committed is None else logging.WARNING
             log.log(level, "%s: %s", stream.partition, plan.warning)
-        return _Start(plan, WindowLoad(kafka, stream.partition))
+        return _Start(plan, WindowLoad(kafka, stream.partition, self._skipped))
 
     def _start(self, stream: PartitionStream, plan: RebuildPlan, stored: StoredWindows) -> bool:
         # Seeks happen here, on the poll thread, never in the listener, where one would race with fetches.

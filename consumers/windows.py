@@ -25,6 +25,8 @@ from consumers.producer import SteadyProducer, open_producer, raise_if_final
 from consumers.source import Partition, SourceUnavailable
 from stream_engine.config import KafkaSettings
 from stream_engine.messages import Window
+from stream_engine.messages.bounds import MAX_ID, UNREADABLE
+from stream_engine.skipped import Skipped
 
 log = logging.getLogger(__name__)
 
@@ -200,8 +202,9 @@ class StoredWindows:
         return StoredWindows(stale=(*self.stale, *windows, *open_bars))
 
 
-def read_windows(settings: KafkaSettings, source: Partition) -> StoredWindows:
-    """The windows of one partition, up to the topic's end as of now.
+def read_windows(settings: KafkaSettings, source: Partition, skipped: Skipped) -> StoredWindows:
+    """The windows of one partition, up to the topic's end as of now. Others may write to that topic too: what is
+    no window of ours is ``skipped``.
 
     Raises SourceUnavailable, and WindowsTopicTooSmall."""
     try:
@@ -213,14 +216,14 @@ def read_windows(settings: KafkaSettings, source: Partition) -> StoredWindows:
             auto_offset_reset="earliest",
         )
         try:
-            return _read(consumer, settings.windows_topic, source)
+            return _read(consumer, settings.windows_topic, source, skipped)
         finally:
             consumer.close(timeout_ms=LOOKUP_TIMEOUT_MS)
     except KafkaError as error:
         raise SourceUnavailable(f"windows of {source}: {type(error).__name__}: {error}") from error
 
 
-def _read(consumer: Any, topic: str, source: Partition) -> StoredWindows:
+def _read(consumer: Any, topic: str, source: Partition, skipped: Skipped) -> StoredWindows:
     known = consumer.partitions_for_topic(topic) or set()
     if known and source.partition not in known:
         raise WindowsTopicTooSmall(
@@ -241,18 +244,21 @@ def _read(consumer: Any, topic: str, source: Partition) -> StoredWindows:
         elif time.monotonic() - moved > NO_PROGRESS_S:
             raise SourceUnavailable(f"windows of {source}: no answer for {NO_PROGRESS_S:.0f} s")
         for record in (record for records in polled.values() for record in records):
-            _enter(found, source.topic, record.key or b"", record.value)
+            enter(found, source.topic, record.key or b"", record.value, skipped)
     origin = TopicPartition(*source)
     length = consumer.end_offsets([origin], timeout_ms=LOOKUP_TIMEOUT_MS)[origin]
     usable = {key: one for key, one in found.items() if _as_of(one) < length}
     return StoredWindows(
         tuple(one for one in usable.values() if isinstance(one, Window)),
-        {key.partition(b"|")[2].decode(): one for key, one in usable.items() if isinstance(one, OpenBar)},
+        {_session(key): one for key, one in usable.items() if isinstance(one, OpenBar)},
         tuple(key for key in found if key not in usable),
     )
 
 
-def _enter(found: dict[bytes, Window | OpenBar], topic: str, key: bytes, value: bytes | None) -> None:
+def enter(
+    found: dict[bytes, Window | OpenBar], topic: str, key: bytes, value: bytes | None, skipped: Skipped
+) -> None:
+    """One record of the topic into what was ``found`` under the keys of a source."""
     is_window = key.startswith(_key(topic, ""))
     if not is_window and not key.startswith(_open_key(topic, "")):
         return  # of another source
@@ -260,14 +266,40 @@ def _enter(found: dict[bytes, Window | OpenBar], topic: str, key: bytes, value: 
         found.pop(key, None)
         return
     try:
-        one = _decode_window(value) if is_window else _decode_open_bar(value)
-    except msgspec.DecodeError as error:
-        log.warning("what lies under %r cannot be read: %s", key, error)
+        one: Window | OpenBar = _window(key, value) if is_window else _open_bar_of(key, value)
+    except (*UNREADABLE, ValueError) as error:
+        skipped.note("window_unreadable", f"under {key[:MAX_ID]!r}: {error}")
         return
     before = found.get(key)
     # A message that an earlier owner had on its way may come after the newer one.
     if before is None or _as_of(before) <= _as_of(one):
         found[key] = one
+
+
+def _window(key: bytes, value: bytes) -> Window:
+    """Raises ValueError, and what decoding raises."""
+    window = _decode_window(value)
+    if window.session != _session(key):
+        raise ValueError(f"it is of session {window.session!r}")
+    if not window.bars:
+        raise ValueError("it has no bars")
+    bars = (one.bar for one in window.bars)
+    if any(not bar.low <= min(bar.open, bar.close) <= max(bar.open, bar.close) <= bar.high for bar in bars):
+        raise ValueError("a bar's open or close lies outside its low and high")
+    return window
+
+
+def _open_bar_of(key: bytes, value: bytes) -> OpenBar:
+    """Raises ValueError, and what decoding raises."""
+    _session(key)
+    return _decode_open_bar(value)
+
+
+def _session(key: bytes) -> str:
+    session = key.partition(b"|")[2].decode()
+    if not 0 < len(session) <= MAX_ID:
+        raise ValueError(f"a session's id has 1 to {MAX_ID} characters")
+    return session
 
 
 def _as_of(one: Window | OpenBar) -> int:
@@ -286,12 +318,12 @@ def _open_key(topic: str, session: str) -> bytes:
 class WindowLoad:
     """``read_windows`` beside the poll thread, which goes on polling meanwhile."""
 
-    def __init__(self, settings: KafkaSettings, source: Partition) -> None:
+    def __init__(self, settings: KafkaSettings, source: Partition, skipped: Skipped) -> None:
         self._outcome: StoredWindows | Exception | None = None
 
         def read() -> None:
             try:
-                self._outcome = read_windows(settings, source)
+                self._outcome = read_windows(settings, source, skipped)
             except Exception as error:  # the poll thread raises it, or tries again
                 self._outcome = error
 

@@ -13,8 +13,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from stream_engine.decision_points import Point
+from stream_engine.decision_points import MAX_POINTS, Point
 from stream_engine.lockfile import Held, held
+from stream_engine.messages.bounds import UNREADABLE, Finite, NotNegative, Share
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +23,7 @@ PATIENCE_S = 0.5
 """How long to wait for another engine's write: the engine's thread waits, and its lease must not run out."""
 
 _State = Literal["OPEN", "RAISED", "CLOSED"]
-_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Checks = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
 
 
 class KeptClass(msgspec.Struct, frozen=True):
@@ -30,16 +31,18 @@ class KeptClass(msgspec.Struct, frozen=True):
     ``budget``; ``past_*`` came before. ``points`` were checked, the oldest first."""
 
     state: _State = "OPEN"
-    tau: float | None = None
-    budget: float | None = None
-    checks: _Count = 0
-    false_accepts: _Count = 0
-    past_checks: _Count = 0
-    past_false_accepts: _Count = 0
-    sums: list[Annotated[float, msgspec.Meta(ge=0)]] = []
-    points: list[Point] = []
+    tau: Finite | None = None
+    budget: Share | None = None
+    checks: _Checks = 0
+    false_accepts: _Checks = 0
+    past_checks: _Checks = 0
+    past_false_accepts: _Checks = 0
+    sums: list[NotNegative] = []
+    points: Annotated[list[Point], msgspec.Meta(max_length=MAX_POINTS)] = []
 
     def __post_init__(self) -> None:
+        if any(not 0 <= hashed < 2**64 for _, hashed in self.points):
+            raise ValueError("a decision point has a hash of 64 bits")
         if self.false_accepts > self.checks or self.past_false_accepts > self.past_checks:
             raise ValueError("more false accepts than checks")
 
@@ -117,7 +120,7 @@ class RiskMemory:
             return msgspec.json.decode(self._path.read_bytes(), type=_Kept)
         except FileNotFoundError:
             return {}
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, *UNREADABLE) as error:
             log.warning(
                 "risk.state_file %s is unreadable: every class starts as configured: %s", self._path, error
             )

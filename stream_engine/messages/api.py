@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
+from stream_engine.messages.bounds import (
+    Count,
+    Finite,
+    Gap,
+    Id,
+    Name,
+    NotNegative,
+    OffsetBefore,
+    PartitionNumber,
+    Question,
+    Share,
+    Text,
+    Topic,
+)
 from stream_engine.messages.events import AnswerChanged
 from stream_engine.messages.records import Bar, RecordCounts
 from stream_engine.messages.risk import CalibrationReport
@@ -15,39 +30,39 @@ PathTaken = Literal["fast", "fallthrough", "cold"]
 
 
 class OffsetBound(msgspec.Struct, frozen=True, array_like=True):
-    partition: int
-    offset: int
+    partition: Count
+    offset: Count
 
 
 class Query(msgspec.Struct, frozen=True, tag=True):
     """A question for one session. ``wait_ms`` is how long the engine may wait for the freshness bounds,
     ``patience_ms`` how long the asker waits for the reply, that included, None for ever: later nobody reads it."""
 
-    session: str
-    question: str
+    session: Id
+    question: Question
     path: PathRequest = "auto"
-    max_age_ms: int | None = None
-    min_version: int | None = None
+    max_age_ms: Count | None = None
+    min_version: Count | None = None
     min_offset: OffsetBound | None = None
-    wait_ms: int = 0
-    patience_ms: int | None = None
+    wait_ms: Count = 0
+    patience_ms: Count | None = None
 
 
 class SessionsRequest(msgspec.Struct, frozen=True, tag=True):
     """All sessions, or one; answered by ``Sessions``."""
 
-    session: str | None = None
+    session: Id | None = None
 
 
 class SessionDelete(msgspec.Struct, frozen=True, tag=True):
-    session: str
+    session: Id
 
 
 class SnapshotRequest(msgspec.Struct, frozen=True, tag=True):
     """The newest standing-query answers, as of one instant; answered by ``Snapshot``."""
 
-    session: str | None = None
-    query: str | None = None
+    session: Id | None = None
+    query: Id | None = None
 
 
 class StatusRequest(msgspec.Struct, frozen=True, tag=True):
@@ -63,30 +78,30 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
     by construction. ``age_ms`` is None where it cannot be known. ``routed_by`` is how the question came to its
     class: ``exact``, ``listed``, ``classifier`` or ``none``."""
 
-    session: str
-    question: str
-    answer: str
-    class_: str = msgspec.field(name="class")
+    session: Id
+    question: Question
+    answer: Text
+    class_: Name = msgspec.field(name="class")
     path: PathTaken
     gate: bool | None
-    gap: float
-    tau: float | None
-    confidence: float | None
-    fast_set_mass: float
-    session_version: int
-    topic: str | None
-    partition: int | None
-    offset: int | None
-    event_time: str | None
+    gap: Gap
+    tau: Finite | None
+    confidence: Share | None
+    fast_set_mass: NotNegative
+    session_version: Count
+    topic: Topic | None
+    partition: PartitionNumber | None
+    offset: OffsetBefore | None
+    event_time: Name | None
     age_ms: int | None
-    latency_us: int
-    window_bars: int
-    bars: int
-    state: str
-    entry_tokens: int
-    reused_tokens: int
-    model: str
-    routed_by: str = "none"
+    latency_us: Count
+    window_bars: Count
+    bars: Count
+    state: Name
+    entry_tokens: Count
+    reused_tokens: Count
+    model: Name
+    routed_by: Name = "none"
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
@@ -126,12 +141,12 @@ class Done(msgspec.Struct, frozen=True, tag=True):
 class ErrorReply(msgspec.Struct, frozen=True, tag=True):
     """A refused request: becomes the HTTP error of that status in the one documented shape."""
 
-    status: int
-    kind: str
-    message: str
-    param: str | None = None
-    code: str | None = None
-    retry_after_s: float | None = None
+    status: Annotated[int, Meta(ge=400, le=599)]
+    kind: Name
+    message: Text
+    param: Name | None = None
+    code: Name | None = None
+    retry_after_s: NotNegative | None = None
 
 
 class PartitionStatus(msgspec.Struct, frozen=True):
@@ -173,5 +188,5 @@ class Status(msgspec.Struct, frozen=True, tag=True):
 class Snapshot(msgspec.Struct, frozen=True, tag=True):
     """``sequence`` is that of the last event included: newer events follow it."""
 
-    sequence: int
+    sequence: Count
     answers: tuple[AnswerChanged, ...]

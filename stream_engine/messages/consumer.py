@@ -2,8 +2,30 @@
 
 from __future__ import annotations
 
-import msgspec
+from typing import Annotated
 
+import msgspec
+from msgspec import Meta
+
+from stream_engine.messages.bounds import (
+    MAX_COUNTERS,
+    MAX_ID,
+    MAX_ITEMS,
+    MAX_PARTITIONS,
+    MAX_TOPICS,
+    ClockMs,
+    Count,
+    CounterName,
+    Id,
+    Name,
+    NotNegative,
+    Offset,
+    OffsetBefore,
+    PartitionName,
+    PartitionNumber,
+    Text,
+    Topic,
+)
 from stream_engine.messages.events import AnswerChanged
 from stream_engine.messages.records import Record, RecordCounts, Rejected, Window
 
@@ -11,7 +33,7 @@ from stream_engine.messages.records import Record, RecordCounts, Rejected, Windo
 class ConsumerHello(msgspec.Struct, frozen=True, tag=True):
     """First message of a consumer; answered by ``Welcome``."""
 
-    topics: tuple[str, ...]
+    topics: Annotated[tuple[Topic, ...], Meta(max_length=MAX_TOPICS)]
 
 
 class ConsumerReport(msgspec.Struct, frozen=True, tag=True):
@@ -20,11 +42,11 @@ class ConsumerReport(msgspec.Struct, frozen=True, tag=True):
     ``kafka_silent_since_ms`` (of the epoch) is since when no broker has answered it: the lag is then of before.
     ``partitions`` is how many each source topic has, where that is known."""
 
-    lag: dict[str, int]
-    counters: dict[str, float]
-    records: dict[str, RecordCounts] = {}
-    kafka_silent_since_ms: int | None = None
-    partitions: dict[str, int] = {}
+    lag: Annotated[dict[PartitionName, Count], Meta(max_length=MAX_PARTITIONS)]
+    counters: Annotated[dict[CounterName, NotNegative], Meta(max_length=MAX_COUNTERS)]
+    records: Annotated[dict[PartitionName, RecordCounts], Meta(max_length=MAX_PARTITIONS)] = {}
+    kafka_silent_since_ms: ClockMs | None = None
+    partitions: Annotated[dict[Topic, PartitionNumber], Meta(max_length=MAX_TOPICS)] = {}
 
 
 class Assign(msgspec.Struct, frozen=True, tag=True):
@@ -35,30 +57,30 @@ class Assign(msgspec.Struct, frozen=True, tag=True):
     still in flight from earlier ones. ``incomplete`` says that records which the windows need have aged out of
     the log."""
 
-    topic: str
-    partition: int
-    generation: int
-    start: int
-    live_from: int
+    topic: Topic
+    partition: PartitionNumber
+    generation: Count
+    start: Offset
+    live_from: Offset
     incomplete: bool = False
-    serve_from: int = 0
+    serve_from: Offset = 0
 
 
 class Revoke(msgspec.Struct, frozen=True, tag=True):
     """The partition was taken away: its sessions stop being served."""
 
-    topic: str
-    partition: int
-    generation: int
+    topic: Topic
+    partition: PartitionNumber
+    generation: Count
 
 
 class Restore(msgspec.Struct, frozen=True, tag=True):
     """Windows of a newly assigned partition; sent after ``Assign`` and before its first batch."""
 
-    topic: str
-    partition: int
-    generation: int
-    windows: tuple[Window, ...]
+    topic: Topic
+    partition: PartitionNumber
+    generation: Count
+    windows: Annotated[tuple[Window, ...], Meta(max_length=MAX_ITEMS)]
 
 
 class Batch(msgspec.Struct, frozen=True, tag=True):
@@ -69,22 +91,31 @@ class Batch(msgspec.Struct, frozen=True, tag=True):
     gaps (transaction markers, compaction). ``records`` holds only the good ones; ``consumed`` counts all.
     """
 
-    topic: str
-    partition: int
-    generation: int
-    follows: int
-    last: int
-    consumed: int
-    records: tuple[Record, ...]
+    topic: Topic
+    partition: PartitionNumber
+    generation: Count
+    follows: OffsetBefore
+    last: OffsetBefore
+    consumed: Count
+    records: Annotated[tuple[Record, ...], Meta(max_length=MAX_ITEMS)]
+
+    def __post_init__(self) -> None:
+        before = self.follows
+        for record in self.records:
+            if record.offset <= before:
+                raise ValueError("the records of a batch follow one another, and the batch before it")
+            before = record.offset
+        if before > self.last or self.last <= self.follows or self.consumed < len(self.records):
+            raise ValueError("a batch ends with or after its last record, and counts them all")
 
 
 class EvaluationsWritten(msgspec.Struct, frozen=True, tag=True):
     """The answers topic holds the ``Evaluations`` of the partition up to ``number``."""
 
-    topic: str
-    partition: int
-    generation: int
-    number: int
+    topic: Topic
+    partition: PartitionNumber
+    generation: Count
+    number: Count
 
 
 class Welcome(msgspec.Struct, frozen=True, tag=True):
@@ -92,9 +123,9 @@ class Welcome(msgspec.Struct, frozen=True, tag=True):
     newly assigned. ``credits`` is the number of records that may be in flight (unacknowledged). ``link`` is the
     connection by which the engine knows the receiver: on another one than before, what was on its way is lost."""
 
-    boot_id: str
-    credits: int
-    link: bytes = b""
+    boot_id: Name
+    credits: Count
+    link: Annotated[bytes, Meta(max_length=MAX_ID)] = b""
 
 
 class Ack(msgspec.Struct, frozen=True, tag=True):
@@ -105,48 +136,53 @@ class Ack(msgspec.Struct, frozen=True, tag=True):
     written before ``floor`` is committed: it counts on them. ``applied``, ``duplicates`` and ``late`` count the
     live records: each is one of them, rejected with another reason, or was not in the batch's ``records``."""
 
-    boot_id: str
-    topic: str
-    partition: int
-    generation: int
-    last: int
-    floor: int
-    rejected: tuple[Rejected, ...] = ()
-    windows: tuple[Window, ...] = ()
-    applied: int = 0
-    duplicates: int = 0
-    late: int = 0
+    boot_id: Name
+    topic: Topic
+    partition: PartitionNumber
+    generation: Count
+    last: OffsetBefore
+    floor: Offset
+    rejected: Annotated[tuple[Rejected, ...], Meta(max_length=MAX_ITEMS)] = ()
+    windows: Annotated[tuple[Window, ...], Meta(max_length=MAX_ITEMS)] = ()
+    applied: Count = 0
+    duplicates: Count = 0
+    late: Count = 0
 
 
 class AnswerGone(msgspec.Struct, frozen=True, tag=True):
     """The query is deleted, or does not cover the session any more: so is its answer in the answers topic."""
 
-    session: str
-    query: str
-    topic: str
-    partition: int
-    offset: int
+    session: Id
+    query: Id
+    topic: Topic
+    partition: PartitionNumber
+    offset: Offset
 
 
 class Evaluations(msgspec.Struct, frozen=True, tag=True):
     """Answers of standing queries for the answers topic, in order; sent before the ``Ack`` that covers them, whose
     offsets may be committed once they are written. ``number`` is that of the last one."""
 
-    boot_id: str
-    topic: str
-    partition: int
-    generation: int
-    number: int
-    answers: tuple[AnswerChanged | AnswerGone, ...]
+    boot_id: Name
+    topic: Topic
+    partition: PartitionNumber
+    generation: Count
+    number: Count
+    answers: Annotated[tuple[AnswerChanged | AnswerGone, ...], Meta(max_length=MAX_ITEMS)]
+
+    def __post_init__(self) -> None:
+        source = self.topic, self.partition
+        if any((one.topic, one.partition) != source or one.offset is None for one in self.answers):
+            raise ValueError("evaluations are of records of their own partition")
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):
     """A batch out of order or of a past generation; nothing of it was applied. ``expected_follows`` is
     the last offset the engine has taken (None where it does not own the partition): reassign."""
 
-    boot_id: str
-    topic: str
-    partition: int
-    generation: int
-    expected_follows: int | None
-    reason: str
+    boot_id: Name
+    topic: Topic
+    partition: PartitionNumber
+    generation: Count
+    expected_follows: OffsetBefore | None
+    reason: Text

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
+from stream_engine.messages.bounds import (
+    Count,
+    Gap,
+    Hash,
+    Id,
+    Name,
+    Question,
+)
+
 
 class Check(msgspec.Struct, frozen=True, tag=True):
     """A fast answer that the gate let through, to be compared with the full path's on the same version; no reply.
@@ -12,14 +21,14 @@ class Check(msgspec.Struct, frozen=True, tag=True):
     ``token_hash`` is the ready board's: 64 bits of a hash of the token sequence up to the decision point.
     """
 
-    session: str
-    question: str
-    question_class: str
-    session_version: int
-    position: int
-    token: int
-    gap: float
-    token_hash: int
+    session: Id
+    question: Question
+    question_class: Name
+    session_version: Count
+    position: Count
+    token: Count
+    gap: Gap
+    token_hash: Hash
 
 
 class ClassRisk(msgspec.Struct, frozen=True):

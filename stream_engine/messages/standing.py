@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
+from stream_engine.messages.bounds import (
+    MAX_ITEMS,
+    Id,
+    Name,
+    Offset,
+    OffsetBefore,
+    Question,
+)
 from stream_engine.messages.events import AnswerChanged
 from stream_engine.messages.records import Rejected
 
@@ -13,11 +22,11 @@ from stream_engine.messages.records import Rejected
 class StandingQuery(msgspec.Struct, frozen=True):
     """A registered question. ``session`` is a session id or a pattern such as ``EUR*`` or ``*``."""
 
-    id: str
-    session: str
-    question: str
+    id: Id
+    session: Id
+    question: Question
     on: Literal["change", "commit"]
-    class_: str = msgspec.field(name="class")
+    class_: Name = msgspec.field(name="class")
 
 
 class RegistryHello(msgspec.Struct, frozen=True, tag=True):
@@ -28,26 +37,26 @@ class StandingApply(msgspec.Struct, frozen=True, tag=True):
     """A record of the standing-query topic; ``query`` None deletes. ``token`` is that of the ``StandingWrite``
     which made it, where one did. Answered by ``RegistryApplied``."""
 
-    offset: int
-    id: str
+    offset: Offset
+    id: Name
     query: StandingPut | None
-    token: str | None = None
+    token: Name | None = None
 
 
 class RegistrySnapshot(msgspec.Struct, frozen=True, tag=True):
     """All standing queries up to ``offset`` of their topic, in its order, and what the answers topic says was
     answered last. Answered by ``RegistryApplied``; the partitions are assigned after that."""
 
-    offset: int
-    queries: tuple[StandingApply, ...]
-    answers: tuple[AnswerChanged, ...]
+    offset: OffsetBefore
+    queries: Annotated[tuple[StandingApply, ...], Meta(max_length=MAX_ITEMS)]
+    answers: Annotated[tuple[AnswerChanged, ...], Meta(max_length=MAX_ITEMS)]
 
 
 class StandingWrite(msgspec.Struct, frozen=True, tag=True):
     """Write a standing query to its topic, a tombstone where ``query`` is None, with ``token`` in its headers."""
 
-    token: str
-    id: str
+    token: Name
+    id: Id
     query: StandingPut | None
 
 
@@ -55,28 +64,28 @@ class RegistryApplied(msgspec.Struct, frozen=True, tag=True):
     """Everything up to ``offset`` of the standing-query topic is applied, but for what was ``refused``;
     ``snapshot`` is whether this answers a ``RegistrySnapshot``."""
 
-    boot_id: str
-    offset: int
+    boot_id: Name
+    offset: OffsetBefore
     snapshot: bool
-    refused: tuple[Rejected, ...] = ()
+    refused: Annotated[tuple[Rejected, ...], Meta(max_length=MAX_ITEMS)] = ()
 
 
 class StandingPut(msgspec.Struct, frozen=True, tag=True):
     """Register a standing query; ``id`` None lets the engine choose. Answered by ``StandingQueries``
     with the one query, after it is applied."""
 
-    pattern: str
-    question: str
+    pattern: Id
+    question: Question
     on: Literal["change", "commit"] = "change"
-    id: str | None = None
+    id: Id | None = None
 
 
 class StandingRequest(msgspec.Struct, frozen=True, tag=True):
-    id: str | None = None
+    id: Id | None = None
 
 
 class StandingDelete(msgspec.Struct, frozen=True, tag=True):
-    id: str
+    id: Id
 
 
 class StandingQueries(msgspec.Struct, frozen=True, tag=True):

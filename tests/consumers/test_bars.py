@@ -14,9 +14,10 @@ from consumers.bars import OpenBar, TradeBars
 from consumers.reasons import RawRecord, Reason
 from consumers.records import ParsedRecord, parse_items
 from consumers.trades import TRADES
-from stream_engine.messages import Bar, Record, Window, WindowBar
+from stream_engine.messages import Bar, Record, Window, WindowBar, WindowUnits
 
 START_S = 1_700_000_040  # a whole minute
+UNITS = WindowUnits(60, 1.0, 1.0, 1.0, 1)
 MINUTE_US = 60_000_000
 
 
@@ -157,7 +158,7 @@ def test_the_open_bar_of_a_quiet_key_is_saved_and_goes_on(open_bar: bool) -> Non
 
 def test_a_saved_bar_is_forgotten_once_its_session_has_a_newer_one() -> None:
     old = OpenBar(START_S * 1_000_000, 1.0, 1.0, 1.0, 1.0, 1.0, None, 0)
-    newer = Window("A", 5, 0, 0, None, (WindowBar(bar(1, 2, 2, 2, 2, 2), 5, 0),))
+    newer = Window("A", 5, 0, 0, UNITS, (WindowBar(bar(1, 2, 2, 2, 2, 2), 5, 0),))
     bars = TradeBars(60, True, "start")
     bars.restore([newer], {"A": old})
     (late, new) = fold(bars, raw(6, trade(1, 9)), raw(7, trade(61, 9)))
@@ -217,7 +218,7 @@ class Session:
     def window(self, name: str) -> Window:
         self.floor = None
         stored = tuple(WindowBar(one, 0, 0) for _, one in sorted(self.bars.items())[-40:])
-        return Window(name, self.offset, 0, 0, None, stored)
+        return Window(name, self.offset, 0, 0, UNITS, stored)
 
 
 def apply(sessions: dict[str, Session], parsed: list[ParsedRecord]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +27,7 @@ from stream_engine.messages import (
     ToEngine,
     Welcome,
 )
+from stream_engine.skipped import Skipped
 
 CONFIG = Config()
 KAFKA = CONFIG.kafka
@@ -84,7 +86,7 @@ class Bench:
         link = SimpleNamespace(drain=self._drain, send=self.said.append)
         monkeypatch.setattr(module, "EngineLink", lambda _: link)
         self.book = AnswerBook()
-        self.registry = Registry(CONFIG, self.book)
+        self.registry = Registry(CONFIG, self.book, Skipped(logging.getLogger(__name__)))
 
     def _connect(self, *_: Any) -> Producer:
         self.producers.append(Producer())

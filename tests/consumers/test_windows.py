@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,9 @@ from consumers.stream import PartitionStream
 from consumers.windows import StoredWindows, WindowWriter, in_parts, read_windows
 from stream_engine.config import Config, KafkaSettings
 from stream_engine.messages import Bar, Window, WindowBar, WindowUnits
+from stream_engine.skipped import Skipped
 
+SKIPPED = Skipped(logging.getLogger(__name__))
 SOURCE = Partition("market.bars", 1)
 
 
@@ -231,7 +234,7 @@ def test_a_partition_starts_once_windows_of_an_earlier_topic_are_deleted(
     )
     seeks: list[int] = []
     sent: list[Any] = []
-    starts, stream = Starts(Config(), source, writer, sent.append), PartitionStream(SOURCE)
+    starts, stream = Starts(Config(), source, writer, sent.append, SKIPPED), PartitionStream(SOURCE)
     for _ in range(4):
         assert not starts.begin(stream, 0.0)
         writer.confirmed()
@@ -277,7 +280,7 @@ class Reader:
 def test_a_broker_that_is_slow_to_tell_the_position_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = Reader([None, 0, 1])
     monkeypatch.setattr(module, "KafkaConsumer", lambda **_: reader)
-    assert [one.session for one in read_windows(KafkaSettings(), SOURCE).windows] == ["A"]
+    assert [one.session for one in read_windows(KafkaSettings(), SOURCE, SKIPPED).windows] == ["A"]
     assert reader.closed
 
 
@@ -286,7 +289,7 @@ def test_windows_without_a_position_are_looked_up_again_later(monkeypatch: pytes
     reader = Reader([None, None])
     monkeypatch.setattr(module, "KafkaConsumer", lambda **_: reader)
     with pytest.raises(SourceUnavailable):
-        read_windows(KafkaSettings(), SOURCE)
+        read_windows(KafkaSettings(), SOURCE, SKIPPED)
     assert reader.closed
 
 
@@ -296,4 +299,4 @@ def test_a_reader_that_finds_no_broker_tries_again_later(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(module, "KafkaConsumer", away)
     with pytest.raises(SourceUnavailable, match="bootstrap"):
-        read_windows(KafkaSettings(), SOURCE)
+        read_windows(KafkaSettings(), SOURCE, SKIPPED)

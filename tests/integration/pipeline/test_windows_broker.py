@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable
 from typing import Any
@@ -11,8 +12,10 @@ from kafka import KafkaAdminClient
 
 from consumers.source import Partition
 from consumers.windows import WindowsTopicTooSmall, read_windows
+from stream_engine.skipped import Skipped
 
 START_S = 1_700_000_000
+SKIPPED = Skipped(logging.getLogger(__name__))
 
 
 def bars(count: int, seed: int) -> list[tuple[str, Any]]:
@@ -92,7 +95,7 @@ def test_windows_of_an_earlier_topic_of_that_name_are_deleted(make_pipeline: Cal
     pipeline.stop("consumer")
     pipeline.stop("engine")
     source = Partition(topic, 0)
-    assert {window.session for window in read_windows(pipeline.kafka, source).windows} >= {"QUIET"}
+    assert {window.session for window in read_windows(pipeline.kafka, source, SKIPPED).windows} >= {"QUIET"}
 
     admin = KafkaAdminClient(bootstrap_servers=pipeline.kafka.bootstrap_servers)
     admin.delete_topics([topic])
@@ -105,11 +108,12 @@ def test_windows_of_an_earlier_topic_of_that_name_are_deleted(make_pipeline: Cal
     assert set(pipeline.engine.sessions) == {"QUIET"}
     assert len(pipeline.engine.sessions["QUIET"].region) == 30
     assert pipeline.engine.sessions["QUIET"].version == 30
-    (window,) = read_windows(pipeline.kafka, source).windows  # the claim of the new life; nothing of the old one
+    # The claim of the new life; nothing of the old one.
+    (window,) = read_windows(pipeline.kafka, source, SKIPPED).windows
     assert (window.session, window.offset < 30) == ("QUIET", True)
 
 
 def test_a_windows_topic_with_too_few_partitions_is_named(make_pipeline: Callable[..., Any]) -> None:
     pipeline = make_pipeline()
     with pytest.raises(WindowsTopicTooSmall, match="kafka-topics --alter"):
-        read_windows(pipeline.kafka, Partition(pipeline.kafka.bars_topic, 5))
+        read_windows(pipeline.kafka, Partition(pipeline.kafka.bars_topic, 5), SKIPPED)
