@@ -22,13 +22,14 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test chaos demo calibrate-demo lint types lock clean
+.PHONY: help setup test chaos demo calibrate-demo docs lint types lock clean
 
 help:
 	@echo "make demo    set up, then real market data through a real Kafka, answered"
 	@echo "make test    set up, then all tests, against a real broker"
 	@echo "make chaos   200 rounds of processes killed at random under load, with a report"
 	@echo "make calibrate-demo   the gate's threshold on real and simulated bars, with plots, in runs/calibration"
+	@echo "make docs    the documentation as pages, in site/; its generated parts written anew"
 	@echo "make setup   the environment in .venv, from requirements.lock"
 	@echo "make lint    ruff        make types   mypy --strict"
 	@echo "make lock    requirements.lock from pyproject.toml"
@@ -52,6 +53,12 @@ calibrate-demo: setup
 	$(BIN)/stream-engine calibrate sample $(wildcard ../shared/data) --earlier-half --out runs/calibration \
 		$(CALIBRATE_ARGS)
 
+# mkdocs says in advance that its successor will differ; that is no fault of a page.
+docs: setup
+	$(BIN)/python -m docgen
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "site/index.html"
+
 lint: setup
 	$(BIN)/ruff check .
 
@@ -63,7 +70,7 @@ lock: | $(filter .uv/bin/uv,$(UV))
 		pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf .venv .uv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .uv site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Prints the interpreter to use, or says what is missing. A name that exists may still not run (pyenv's shims do that).

@@ -16,6 +16,7 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from prometheus_client.registry import Collector
 
 from stream_engine.messages import CalibrationReport, Status
+from stream_engine.metric_help import ENGINE_COUNTERS, ENGINE_GAUGES, consumer_counter_help
 
 MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -156,7 +157,7 @@ def _consumers(status: Status) -> Iterable[Metric]:
         for name, value in counters.items():
             metric = f"stream_engine_consumer_{name}"
             if name not in families:
-                families[name] = CounterMetricFamily(metric, f"Consumer counter {name}", labels=("consumer",))
+                families[name] = CounterMetricFamily(metric, consumer_counter_help(name), labels=("consumer",))
             families[name].add_metric((consumer,), value)
     yield from families.values()
 
@@ -165,7 +166,7 @@ def _risk(calibration: CalibrationReport) -> Iterable[Metric]:
     """The gate of each question class, and what checks of its fast answers say about it."""
     for name, value, text in (
         ("checks", "checks_total", "Decision points whose fast answer was compared with the full path's"),
-        ("false_accepts", "false_accepts_total", "Those whose answers differed"),
+        ("false_accepts", "false_accepts_total", "Checked decision points whose two answers differed"),
     ):
         counter = CounterMetricFamily(f"stream_engine_risk_{name}", text, labels=("class",))
         for one in calibration.classes:
@@ -175,8 +176,8 @@ def _risk(calibration: CalibrationReport) -> Iterable[Metric]:
         ("gate_tau", "tau", "Gap in logits that an answer needs"),
         ("gate_open", "open", "Whether the class has a fast path"),
         ("risk_budget", "budget", "False-accept rate that the class may have"),
-        ("risk_rate_lower", "lower", "Anytime-valid lower bound of its false-accept rate under the present tau"),
-        ("risk_rate_upper", "upper", "Anytime-valid upper bound of the same"),
+        ("risk_rate_lower", "lower", "Anytime-valid lower bound of the false-accept rate under the present tau"),
+        ("risk_rate_upper", "upper", "Anytime-valid upper bound of the same rate"),
         ("risk_evidence", "evidence", "The detector's evidence of a rate above the budget"),
         ("risk_threshold", "threshold", "Evidence at which tau is raised, then the class closed"),
     ):
@@ -247,6 +248,6 @@ class _EngineCollector(Collector):
         yield from _consumers(status)
         yield from _risk(status.calibration)
         for name, value in status.counters.items():
-            yield CounterMetricFamily(f"stream_engine_{name}", f"Engine counter {name}", value)
+            yield CounterMetricFamily(f"stream_engine_{name}", ENGINE_COUNTERS.get(name, name), value)
         for name, value in status.gauges.items():
-            yield GaugeMetricFamily(f"stream_engine_{name}", f"Engine gauge {name}", value)
+            yield GaugeMetricFamily(f"stream_engine_{name}", ENGINE_GAUGES.get(name, name), value)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import tempfile
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -18,11 +17,15 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from stream_engine.places import default_board, default_run_dir, default_state_dir
 from stream_engine.secret import Secret
 
 PREFIX = "STREAM_ENGINE_"
 SECRETS = frozenset({("kafka", "sasl_password"), ("kafka", "ssl_key_password")})
 """Settings that a configuration file may not hold: it is read, copied and committed by more people than use it."""
+
+SHOWN = "shown"
+"""Metadata of a default that depends on the machine: what the reference says instead of it."""
 
 
 class ConfigError(ValueError):
@@ -34,35 +37,18 @@ def _require(condition: object, setting: str, rule: str, value: object) -> None:
         raise ConfigError(f"{setting} = {value!r}: must be {rule}")
 
 
-def _default_run_dir() -> Path:
-    return Path(tempfile.gettempdir()) / f"stream-engine-{os.getuid()}"
-
-
-def _default_state_dir() -> Path:
-    """For what must outlive a restart of the machine, which empties the folder for temporary files."""
-    chosen = Path(os.environ.get("XDG_STATE_HOME", ""))
-    try:
-        # A relative one is to be ignored, says the XDG base directory specification.
-        folder = chosen if chosen.is_absolute() else Path("~/.local/state").expanduser()
-        return folder / "stream-engine"
-    except RuntimeError:  # an account without a home
-        return _default_run_dir()
-
-
-def _default_board() -> Path:
-    shm = Path("/dev/shm")  # noqa: S108 - shared memory is the point
-    folder = shm if shm.is_dir() and os.access(shm, os.W_OK) else _default_run_dir()
-    return folder / f"stream-engine-{os.getuid()}.board"
-
-
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
     """Where records come from and where bad ones go."""
 
     bootstrap_servers: str = "127.0.0.1:9092"
+    """Brokers, ``host:port[,host:port]``; also ``KAFKA_BOOTSTRAP_SERVERS``."""
     group_id: str = "stream-engine"
+    """Consumer group."""
     bars_topic: str = "market.bars"
+    """Topic of the bars."""
     trades_topic: str = "market.trades"
+    """Topic of the trades."""
     bar_seconds: int = 60
     """Length of the bars that trades are made into."""
     bar_time: Literal["start", "end"] = "start"
@@ -74,40 +60,57 @@ class KafkaSettings:
     standing_topic: str = "stream-engine.standing-queries"
     """Compacted, one partition. Empty: the engine alone keeps the standing queries, and a restart forgets them."""
     answers_topic: str = "stream-engine.answers"
+    """Compacted: the newest answers of the standing queries."""
     dead_letter_suffix: str = ".dlq"
+    """A topic's dead letters go to the topic with this at its end."""
     partitions: int = 4
     """Partitions of topics that this project creates; a topic that exists is taken as it is."""
     replication_factor: int = 1
+    """Of topics that this project creates; -1: the broker's own."""
     bars_retention_days: int = 365
     """Of topics that this project creates, by the records' Kafka time stamps; 0: for ever."""
     trades_retention_days: int = 7
+    """The same, for trades."""
     dead_letter_retention_days: int = 30
+    """The same, for dead letters."""
     offset_reset: Literal["earliest", "latest", "fail"] = "earliest"
     """What to do where a partition has no committed offset, or one that has aged out."""
     poll_records: int = 500
+    """Records of one poll."""
     max_rebuild_records: int = 100_000
     """A rebuild replays at most this many records of a partition."""
     session_timeout_ms: int = 10_000
+    """After which the group takes a silent consumer for dead."""
     group_instance_id: str | None = None
     """Static membership: a consumer that comes back under its id within ``session_timeout_ms`` has its partitions
     again without a rebalance. Each consumer of the group needs an id of its own."""
-    health_file: Path = field(default_factory=lambda: _default_run_dir() / "consumer.health")
-    """Where the consumer leaves its sign of life, for ``stream-engine health consumer``."""
+    health_file: Path = field(
+        default_factory=lambda: default_run_dir() / "consumer.health",
+        metadata={SHOWN: "consumer.health in a folder of the user"},
+    )
+    """The consumer's sign of life, for ``stream-engine health consumer``; one for each consumer of a machine."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """Whether the connection is encrypted (``SSL``), and whether the client says who it is (``SASL``)."""
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    """How the client says who it is; needed with SASL."""
     sasl_username: str | None = None
+    """Needed with SASL."""
     sasl_password: Secret | None = None
     """Only from the environment; a file holds ``sasl_password_file`` instead."""
     sasl_password_file: Path | None = None
+    """A file that holds the password."""
     ssl_cafile: Path | None = None
     """Certificates (PEM) that the broker's is checked against; without it, those that the machine trusts."""
     ssl_certfile: Path | None = None
     """Certificate (PEM) of this client; its key may lie in the same file."""
     ssl_keyfile: Path | None = None
+    """The certificate's key, where that is not in the same file."""
     ssl_key_password: Secret | None = None
     """Only from the environment; a file holds ``ssl_key_password_file`` instead."""
     ssl_key_password_file: Path | None = None
+    """A file that holds the key's password."""
     ssl_check_hostname: bool = True
+    """Whether the broker's certificate must be for the name that it is reached by."""
 
     def __post_init__(self) -> None:
         _require(bool(self.bootstrap_servers.strip()), "kafka.bootstrap_servers", "host:port[,host:port]", "")
@@ -196,11 +199,16 @@ class EngineSettings:
     """File of the gate's calibration. Empty: the one beside the model, where there is one; "none": the
     profile's tau."""
     device: str = "cpu"
+    """torch's name of the device that runs the model."""
     dtype: str = "float32"
+    """torch's name of the number type of weights and cells."""
     quantization: Literal["none", "int8", "nf4"] = "none"
+    """Weights in 8 or 4 bits (bitsandbytes)."""
     threads: int = 0
     """CPU threads of the forward pass; 0 leaves one core to the other processes."""
     preposition: Literal["fused", "idle", "off"] = "fused"
+    """When decision points are decoded: in the pass of the commit, in one of its own in the idle time after it
+    (the paper's Algorithm 1), or never."""
     max_sessions: int = 64
     """Sessions with resident KV cells; further ones fall back to tokens only, least recently used first."""
     total_cells: int = 0
@@ -249,10 +257,15 @@ class RiskSettings:
     level: float = 0.05
     """Probability of a false alarm within ``horizon`` checks of a class whose rate is within the budget."""
     horizon: int = 5_000
+    """Checks that ``level`` is about."""
     tau_step: float = 1.0
     """By how much an alarm raises tau, in logits, before the next one closes the class."""
-    state_file: Path = field(default_factory=lambda: _default_state_dir() / "risk.json")
-    """What risk control has raised or closed, and its evidence, so that a restart changes neither."""
+    state_file: Path = field(
+        default_factory=lambda: default_state_dir() / "risk.json",
+        metadata={SHOWN: "stream-engine/risk.json in $XDG_STATE_HOME or ~/.local/state"},
+    )
+    """What risk control has raised or closed, and its evidence, so that a restart changes neither: it must outlive
+    the container (a volume in ``compose.yaml``) and the machine's restart. Services may share it."""
 
     def __post_init__(self) -> None:
         _require(0 <= self.check_share <= 1, "risk.check_share", "0..1", self.check_share)
@@ -266,9 +279,12 @@ class RiskSettings:
 class BoardSettings:
     """The ready board: shared memory between the engine and the API workers."""
 
-    path: Path = field(default_factory=_default_board)
+    path: Path = field(default_factory=default_board, metadata={SHOWN: "stream-engine-UID.board in /dev/shm"})
+    """The file of the ready board: on a tmpfs that engine and API share."""
     slots: int = 4096
+    """Decision points; a full board is a counted miss."""
     max_sessions: int = 4096
+    """Sessions on the board."""
     lease_s: float = 2.0
     """Readers refuse every slot once the engine's heartbeat is older than this."""
 
@@ -282,8 +298,16 @@ class BoardSettings:
 class TransportSettings:
     """ZeroMQ endpoints of the engine. The defaults are Unix sockets in a folder of this user."""
 
-    engine: str = field(default_factory=lambda: f"ipc://{_default_run_dir()}/engine.sock")
-    events: str = field(default_factory=lambda: f"ipc://{_default_run_dir()}/events.sock")
+    engine: str = field(
+        default_factory=lambda: f"ipc://{default_run_dir()}/engine.sock",
+        metadata={SHOWN: "ipc:// in a folder of the user"},
+    )
+    """Requests to the engine; ``tcp://host:port`` between machines."""
+    events: str = field(
+        default_factory=lambda: f"ipc://{default_run_dir()}/events.sock",
+        metadata={SHOWN: "ipc:// in a folder of the user"},
+    )
+    """Events from the engine."""
 
     def __post_init__(self) -> None:
         for name in ("engine", "events"):
@@ -296,15 +320,21 @@ class ApiSettings:
     """The HTTP API."""
 
     host: str = "127.0.0.1"
+    """There is no authentication yet: keep it private."""
     port: int = 8080
+    """Port of the HTTP API."""
     workers: int = 1
+    """Processes."""
     engine_timeout_s: float = 10.0
     """How long a request waits for the engine beyond its own ``wait_ms``."""
     max_body_bytes: int = 65_536
+    """Larger bodies get 413."""
     max_wait_ms: int = 30_000
+    """Largest ``wait_ms`` of a query."""
     event_queue: int = 1000
     """Events a slow subscriber may fall behind before it is dropped."""
     heartbeat_s: float = 15.0
+    """Between two heartbeats of an event stream that has nothing else to say."""
 
     def __post_init__(self) -> None:
         _require(0 <= self.port < 65536, "api.port", "0..65535", self.port)

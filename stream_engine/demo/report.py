@@ -122,7 +122,7 @@ class Report:
             )
 
     def closing(self) -> None:
-        self.line("done; nothing is left running. Your own data: see the README, from `stream-engine serve` on.")
+        self.line("done; nothing is left running. Your own data: docs/tutorial.md, from `stream-engine serve` on.")
 
 
 def day(event_time: str | None) -> str:

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import fields
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,7 +23,6 @@ from rich.console import Console
 from stream_engine.commands.live_view import View, age, spark
 from stream_engine.commands.query import told
 from stream_engine.commands.sse import ServerEvent, read_events
-from stream_engine.config import Config
 from stream_engine.model.profile import EMBEDDED, PROFILE_FILE, TOKENIZER_FILE
 
 COMMANDS = ("serve", "produce", "query", "watch", "demo", "kafka", "train", "calibrate")
@@ -371,15 +369,3 @@ def test_the_view_tells_the_gate_as_it_serves_now() -> None:
     assert View("http://x", {"tau": 2.0, "open": False})._gate(session) == "closed"
     assert View("http://x", {"tau": 3.0, "open": True})._gate(session) == "below"
     assert View("http://x", {})._gate(session) == "?"
-
-
-def test_the_readme_names_every_setting_and_no_other() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    table = readme.partition("<!-- settings -->")[2].partition("<!-- /settings -->")[0]
-    documented = {line.split("`")[1] for line in table.splitlines() if line.startswith("| `")}
-    settings = {
-        f"{section.name}.{setting.name}"
-        for section in fields(Config)
-        for setting in fields(type(getattr(Config(), section.name)))
-    }
-    assert documented == settings

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stream_engine.messages import Assign, Batch, ConsumerReport, Query, Record, RecordCounts, StandingPut
+from stream_engine.metric_help import ENGINE_COUNTERS, ENGINE_GAUGES
 from stream_engine.status import LAST_BARS, session_info, session_infos, status
+from tests.stream_engine.board_bench import Bench as BoardBench
 
 TOPIC = "market.bars"
 TREND = "What is the trend?"
@@ -138,3 +141,14 @@ def test_sessions_without_bars_or_cells_are_shown_as_well(bench: Any, make_recor
     evicted = [info for info in shown.values() if info.state == "EVICTED"]
     assert evicted
     assert all(info.kv_tokens == 0 and not info.ready and info.ready_token is None for info in evicted)
+
+
+def test_every_counter_and_gauge_has_a_help_text_and_no_other_does(
+    make_bench: Callable[..., Any], tmp_path: Path
+) -> None:
+    writer = BoardBench(tmp_path / "ready.board").writer
+    now = told(make_bench(board=writer))
+    writer.close()
+    assert set(now.gauges) == set(ENGINE_GAUGES)
+    # Gaps are counted from the first one on.
+    assert set(now.counters) | {"gaps_total"} == set(ENGINE_COUNTERS)

@@ -1,6 +1,6 @@
 """Every sample file, blemishes and all, through the real broker: consumed = applied + dead + duplicates + late.
 
-Each file gets a partition of its own. ``pytest -s`` prints the table of the README."""
+Each file gets a partition of its own. ``pytest -s`` prints the table of docs/measured.md."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Writes the parts of docs/ that the code knows best: settings, metrics, commands, routes."""

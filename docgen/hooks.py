@@ -1,0 +1,45 @@
+"""mkdocs: a page links to a file of the repository as a reader of the repository would; the site has a copy of it.
+
+So a link to code works on a code host, in an editor and in the built pages, and one to a file that is gone fails
+the strict build."""
+
+from __future__ import annotations
+
+import logging
+import os.path
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+log = logging.getLogger("mkdocs.plugins.docgen")
+
+ROOT = Path(__file__).parents[1]
+COPIES = "repository"
+_LINK = re.compile(r"(?<=\]\()(\.\./[^)\s#]+)")
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Turn links that leave docs/ into links to copies."""
+    folder = os.path.dirname(page.file.src_uri)
+
+    def replaced(match: re.Match[str]) -> str:
+        path = os.path.normpath(os.path.join("docs", folder, match[1]))
+        if path.startswith("docs/"):
+            return match[1]
+        return os.path.relpath(_copy(path, page, config, files), folder or ".")
+
+    return _LINK.sub(replaced, markdown)
+
+
+def _copy(path: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """The copy's place in the site. Where there is no such file the build is told, and fails if it is strict."""
+    # Browsers show text; what else there is they would save.
+    target = f"{COPIES}/{path}.txt"
+    if not (ROOT / path).is_file():
+        log.warning("%s links to %s, which is not there", page.file.src_uri, path)
+    elif files.get_file_from_path(target) is None:
+        files.append(File.generated(config, target, content=(ROOT / path).read_bytes()))
+    return target
