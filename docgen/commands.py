@@ -20,7 +20,7 @@ def commands_blocks() -> dict[str, str]:
 
 def _sections(name: str, command: click.Command, parent: click.Context | None) -> Iterator[str]:
     context = command.make_context(name, ["--help"], parent, resilient_parsing=True, terminal_width=WIDTH)
-    yield f"### `{context.command_path}`\n\n```text\n{command.get_help(context)}\n```"
+    yield f"### {context.command_path}\n\n```text\n{command.get_help(context)}\n```"
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             subcommand = command.get_command(context, name)
