@@ -155,7 +155,8 @@ class TradeBars:
             offset, bound = one.raw.offset, self._bound(one.key, one.raw.offset)
             for item in sorted(one.good, key=lambda item: item.value.time_us):
                 trade, name = item.value, item.fields.get("id")
-                text = None if name is None else str(name)
+                # Some feeds call the symbol "id": it is no trade's own.
+                text = None if name is None or name == one.key else str(name)
                 rows.append(
                     (index, item.position, one.key, trade.time_us, trade.price, trade.size, offset, text, bound)
                 )

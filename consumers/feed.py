@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from consumers.columns import time_us
 from consumers.records import ALIASES
+from consumers.times import time_us
 from stream_engine.messages.bounds import UNREADABLE
 
 FeedBar = tuple[str, dict[str, Any]]

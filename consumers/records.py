@@ -17,6 +17,7 @@ import msgspec
 
 from consumers.columns import BAR_NUMBERS, Columns, validate_bars
 from consumers.reasons import DeadLetter, RawRecord, Reason
+from consumers.shapes import BAR_SHAPES, BAR_STARTS, Shape
 from stream_engine.messages import Bar, Record
 
 T = TypeVar("T")
@@ -86,6 +87,9 @@ class Wire(Generic[T]):
     required: Sequence[str]
     numbers: Sequence[str]
     validate: Callable[[Columns], Iterator[T | tuple[Reason, str]]]
+    shapes: Sequence[Shape]
+    rivals: Sequence[str]
+    """Names beside which a time of another value is not taken: one of the two is something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,17 @@ class ParsedItems(Generic[T]):
     seen: int
 
 
-BARS: Wire[Bar] = Wire("bar", '{"open": ...}', Reason.NOT_A_BAR, ALIASES, REQUIRED, BAR_NUMBERS, validate_bars)
+BARS: Wire[Bar] = Wire(
+    "bar",
+    '{"open": ...}',
+    Reason.NOT_A_BAR,
+    ALIASES,
+    REQUIRED,
+    BAR_NUMBERS,
+    validate_bars,
+    BAR_SHAPES,
+    BAR_STARTS,
+)
 
 
 def parse_records(raws: Sequence[RawRecord]) -> list[ParsedRecord]:
@@ -213,9 +227,10 @@ def _fields_of(item: Any, key: str, wire: Wire[T]) -> dict[str, Any]:
     """The item's fields under their one name. Unknown fields are ignored: vendors send many."""
     if not isinstance(item, dict):
         raise _Bad(wire.unlike, f"a JSON {_kind(item)} inside the list: each item must be an object")
+    aliases = _names_of(item, wire)
     fields: dict[str, Any] = {}
     for name, value in item.items():
-        field = wire.aliases.get(name)
+        field = aliases.get(name)
         if field is None or value is None:
             continue
         kind = type(value)
@@ -226,14 +241,29 @@ def _fields_of(item: Any, key: str, wire: Wire[T]) -> dict[str, Any]:
             raise _Bad(Reason.CONFLICT, f"two different values for {field}, one of them as {name}: send one")
     missing = [field for field in wire.required if field not in fields]
     if missing:
-        names = (f"{field} ({'|'.join(a for a, f in wire.aliases.items() if f == field)})" for field in missing)
+        names = (f"{field} ({'|'.join(a for a, f in aliases.items() if f == field)})" for field in missing)
         raise _Bad(Reason.MISSING_FIELD, f"no value for {'; '.join(names)}")
+    for name in wire.rivals:
+        rival = item.get(name)
+        told = isinstance(rival, int | float) or (isinstance(rival, str) and any(map(str.isdecimal, rival)))
+        if aliases is wire.aliases and told and rival != fields["time"]:
+            raise _Bad(Reason.CONFLICT, f"{name} is a time other than the {wire.noun}'s own: send one of the two")
     symbol = fields.get("symbol", key)
     if symbol != key:
         symbol = symbol[:_SHOWN]
         detail = f"the key is {key!r} but the {wire.noun}'s symbol is {symbol!r}: they must be the same text"
         raise _Bad(Reason.SYMBOL_MISMATCH, detail)
     return fields
+
+
+def _names_of(item: dict[str, Any], wire: Wire[T]) -> Mapping[str, str]:
+    """The names that the item is written in: a vendor's own where it bears the vendor's mark."""
+    shape = next((one for one in wire.shapes if one.marks(item)), None)
+    if shape is None:
+        return wire.aliases
+    if shape.names is None:
+        raise _Bad(wire.unlike, f"a message of {shape.vendor} that is no {wire.noun}: send {wire.noun}s only")
+    return shape.names
 
 
 def _kind(value: Any) -> str:

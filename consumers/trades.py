@@ -5,6 +5,7 @@ from __future__ import annotations
 from consumers.columns import TRADE_NUMBERS, Trade, validate_trades
 from consumers.reasons import Reason
 from consumers.records import ALIASES, Wire
+from consumers.shapes import TRADE_SHAPES
 
 _SHARED = {alias: field for alias, field in ALIASES.items() if field in ("time", "symbol")}
 
@@ -28,4 +29,6 @@ TRADES: Wire[Trade] = Wire(
     ("time", "price"),
     TRADE_NUMBERS,
     validate_trades,
+    TRADE_SHAPES,
+    ("T",),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -75,6 +76,21 @@ def test_an_open_bar_is_shown_at_its_last_trade() -> None:
 def test_the_time_stamp_may_be_the_bars_end() -> None:
     bars = TradeBars(60, True, "end")
     assert shown(fold(bars, raw(0, trade(0, 10)))) == [(0, [bar(1, 10, 10, 10, 10, 1)])]
+
+
+def test_an_id_that_is_the_symbol_repeats_no_trade() -> None:
+    bars = TradeBars(60, True, "start")
+    parsed = fold(bars, raw(0, trade(0, 10, id="A")), raw(1, trade(1, 12, id="A")))
+    assert shown(parsed) == [(1, [bar(0, 10, 12, 10, 12, 2)])]
+
+
+def test_a_trade_a_day_ahead_of_its_record_is_refused() -> None:
+    bars = TradeBars(60, True, "start")
+    stamp = {"timestamp_ms": START_S * 1000}
+    ahead = replace(raw(0, trade(86_401, 10)), **stamp)
+    (parsed,) = fold(bars, ahead)
+    assert [letter.reason for letter in parsed.dead] == [Reason.TIME_IN_FUTURE]
+    assert shown(fold(bars, replace(raw(1, trade(86_399, 11)), **stamp)))
 
 
 def test_times_before_the_epoch_have_bars_too() -> None:

@@ -54,7 +54,7 @@ def test_times_of_files(tmp_path: Path, time: str, expected: str) -> None:
 
 
 def test_empty_rows_are_left_out_and_odd_values_passed_on(tmp_path: Path) -> None:
-    text = "ts,o,h,l,c,v\n1,,,,,\n2,1,1,1,abc,5\n3,1,1,1,nan,\n"
+    text = "ts,o,h,l,c,v\n1600000001,,,,,\n1600000002,1,1,1,abc,5\n1600000003,1,1,1,nan,\n"
     bars = read_bars(write(tmp_path, text), "X")
     assert [bar["close"] for _, bar in bars] == ["abc", "nan"]
 
@@ -62,18 +62,18 @@ def test_empty_rows_are_left_out_and_odd_values_passed_on(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "text",
     [
-        '{"t":1,"o":1,"h":1,"l":1,"c":1,"s":"X"}\n{"t":2,"o":1,"h":1,"l":1,"c":1,"s":"X"}\n',
-        '[{"t":2,"o":1,"h":1,"l":1,"c":1},{"t":1,"o":1,"h":1,"l":1,"c":1}]',
-        '{"ticker":"X","results":[{"t":1,"o":1,"h":1,"l":1,"c":1},{"t":2,"o":1,"h":1,"l":1,"c":1}]}',
-        '{"bars":{"X":[{"t":1,"o":1,"h":1,"l":1,"c":1},{"t":2,"o":1,"h":1,"l":1,"c":1}]}}',
-        '{"data":{"ohlc":[{"t":"1","o":"1","h":"1","l":"1","c":"1"},{"t":2,"o":1,"h":1,"l":1,"c":1}],"pair":"X"}}',
+        '{"t":1600000001,"o":1,"h":1,"l":1,"c":1,"s":"X"}\n{"t":1600000002,"o":1,"h":1,"l":1,"c":1,"s":"X"}\n',
+        '[{"t":1600000002,"o":1,"h":1,"l":1,"c":1},{"t":1600000001,"o":1,"h":1,"l":1,"c":1}]',
+        '{"ticker":"X","results":[{"t":1600000001,"o":1,"h":1,"l":1,"c":1},{"t":1600000002,"o":1,"h":1,"l":1,"c":1}]}',
+        '{"bars":{"X":[{"t":1600000001,"o":1,"h":1,"l":1,"c":1},{"t":1600000002,"o":1,"h":1,"l":1,"c":1}]}}',
+        '{"data":{"ohlc":[{"t":"1600000001","o":"1","h":"1","l":"1","c":"1"},{"t":1600000002,"o":1,"h":1,"l":1,"c":1}],"pair":"X"}}',
     ],
 )
 def test_json_shapes(tmp_path: Path, text: str) -> None:
     bars = read_bars(write(tmp_path, text, "bars.json"), symbol="X")
     assert [(symbol, bar["ts"]) for symbol, bar in bars] == [
-        ("X", "1970-01-01T00:00:01Z"),
-        ("X", "1970-01-01T00:00:02Z"),
+        ("X", "2020-09-13T12:26:41Z"),
+        ("X", "2020-09-13T12:26:42Z"),
     ]
 
 
@@ -82,7 +82,7 @@ def test_json_shapes(tmp_path: Path, text: str) -> None:
     [
         ("1,2,3\n4,5,6\n", "no column for close"),
         ("ts,open,high,low,close\n", "no bars found"),
-        ("ts,open,high,low,close\n1,1,1,1,1\n", "--symbol"),
+        ("ts,open,high,low,close\n1600000001,1,1,1,1\n", "--symbol"),
         ("ts,open,high,low,close,symbol\nsoon,1,1,1,1,X\n", "'soon'"),
         ("[[1,2,3]]", "no bars found"),
         ('{"a":1}\n{', "line 2"),

@@ -89,6 +89,8 @@ def test_each_symbol_name(alias: str) -> None:
         "2020-09-13T08:26:40-04:00",
         "2020-09-13T17:56:40+05:30",
         "2020-09-13T17:56:40+0530",
+        "2020-09-13 12:26:40+00",
+        "2020-09-13T08:26:40-04",
     ],
 )
 def test_each_way_to_write_one_time(time: Any) -> None:
@@ -105,6 +107,15 @@ def test_each_way_to_write_one_time(time: Any) -> None:
         ("1600000000.25", 1_600_000_000_250_000),
         (-86_400, -86_400_000_000),
         ("1928-01-03T00:00:00Z", -1_325_289_600_000_000),
+        ("20231104", 1_699_056_000_000_000),
+        (20231104, 1_699_056_000_000_000),
+        (20231104.0, 1_699_056_000_000_000),
+        ("20231104.0", 1_699_056_000_000_000),
+        ("19280103", -1_325_289_600_000_000),
+        ("2023-11-04", 1_699_056_000_000_000),
+        (40_000_000, 40_000_000_000_000),  # eight digits that are no date in any order
+        (10_000_000, 10_000_000_000_000),
+        (220_000_000_000, 220_000_000_000_000),
     ],
 )
 def test_fractions_and_early_times(time: Any, expected_us: int) -> None:
@@ -116,8 +127,32 @@ def test_fractions_and_early_times(time: Any, expected_us: int) -> None:
     [
         "",
         "yesterday",
-        "2020-09-13",
         "2020-09-13T12:26:40",
+        "2020-09-13T12:26",
+        "20231104093000",
+        20231104093000,
+        "202311040930",
+        202311040930,
+        "20231104093000000",
+        20231104000000000,
+        "20231104 093000",
+        "20231304",
+        20230229,
+        "04112023",
+        4_11_2023,
+        31_12_2022,
+        "12312022",
+        190_080_000_000,
+        0,
+        "0",
+        93000,
+        "093000",
+        93000.5,
+        45_292.395,
+        231_104,
+        9_999_999,
+        "1,600,000,000",
+        "09:30:00",
         "2020-13-13T12:26:40Z",
         "2020-02-30T12:26:40Z",
         "2020-09-13T12:26:40+25:00",
@@ -137,8 +172,13 @@ def test_a_time_far_ahead_of_its_record() -> None:
     week = 7 * 86_400
     assert bars({**GOOD, "ts": RECORD_MS // 1000 + week})
     assert reason({**GOOD, "ts": RECORD_MS // 1000 + week + 1}) == Reason.TIME_IN_FUTURE
-    no_stamp = RawRecord("bars", 0, 0, -1, b"AAPL", json.dumps({**GOOD, "ts": 4_000_000_000}).encode())
-    assert parse_records([no_stamp])[0].record is not None
+
+
+@pytest.mark.parametrize("stamp", [-1, -(2**63), 2**63 - 1, 1_700_000_000_000_000])
+def test_without_an_honest_stamp_the_clock_counts(stamp: int) -> None:
+    (late,) = parse_records([RawRecord("bars", 0, 0, stamp, b"AAPL", json.dumps({**GOOD, "ts": 7e9}).encode())])
+    assert [letter.reason for letter in late.dead] == [Reason.TIME_IN_FUTURE]
+    assert parse_records([RawRecord("bars", 0, 0, stamp, b"AAPL", json.dumps(GOOD).encode())])[0].record
 
 
 def test_numbers_as_text() -> None:
@@ -158,7 +198,7 @@ def test_zero_and_negative_prices_are_legal() -> None:
 
 
 def test_flat_bars_and_unknown_fields_are_fine() -> None:
-    assert bars({"t": 1, "o": 5, "h": 5, "l": 5, "c": 5, "n": [1, 2], "vw": None})[0].volume != 0
+    assert bars({"t": 1e9, "o": 5, "h": 5, "l": 5, "c": 5, "n": [1, 2], "vw": None})[0].volume != 0
 
 
 @pytest.mark.parametrize(
@@ -264,9 +304,18 @@ def test_a_list_with_bad_bars_keeps_the_others() -> None:
 
 
 def test_details_say_what_to_do() -> None:
-    (letter,) = parse({**GOOD, "ts": "2020-09-13"}).dead
-    assert "'2020-09-13'" in letter.detail
-    assert "2020-04-20T14:30:00Z" in letter.detail
+    for time, said in (
+        ("2020-09-13T12:26", "offset"),
+        (20231104093000, "2023-11-04 09:30:00"),
+        ("04112023", "YYYYMMDD"),
+        (93000, "clock"),
+        (190_080_000_000, "compact date or an epoch"),
+        ("soon", "neither"),
+    ):
+        (letter,) = parse({**GOOD, "ts": time}).dead
+        assert repr(str(time)) in letter.detail
+        assert said in letter.detail
+        assert "2020-04-20T14:30:00Z" in letter.detail
     (letter,) = parse({"o": 1}).dead
     assert "time (ts|t|timestamp|time); high (high|h)" in letter.detail
 

@@ -145,10 +145,13 @@ def test_live_records_are_counted_by_what_became_of_them(stream: PartitionStream
     assert {name: count for name, count in stream.fates.items() if count} == expected
 
 
+START_S = 1_700_000_040  # a whole minute
+
+
 def trades(bars: TradeBars, *prices: float | None, first: int = 5) -> list[ParsedRecord]:
     """Offsets from ``first`` on, one second apart; None is a record that cannot be read."""
     raws = [
-        RawRecord("trades", 0, n, -1, b"A", b"bad" if price is None else b'{"t":%d,"p":%f}' % (n, price))
+        RawRecord("trades", 0, n, -1, b"A", b"bad" if price is None else b'{"t":%d,"p":%f}' % (START_S + n, price))
         for n, price in enumerate(prices, first)
     ]
     return bars.fold(parse_items(raws, TRADES))
