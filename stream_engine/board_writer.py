@@ -257,6 +257,17 @@ class BoardWriter:
         live = sum(sum(self._reads_of(cell)[:-1]) for cell in (slot * 2, slot * 2 + 1) if cell in self._unsettled)
         return self._settled_reads.get(slot, 0) + live
 
+    def valid(self, handle: SessionHandle) -> dict[str, tuple[int, int]]:
+        """The session's slots that a reader would serve now: by entry key, session version and token hash."""
+        session, found = self._session(handle), {}
+        for entry_key, slot in session.entries.items():
+            start = self._bank(slot, session.epoch) + layout.SEQUENCE_BYTES
+            payload = layout.PAYLOAD.unpack_from(self._memory, start)
+            key = layout.slot_key(handle.session_id, entry_key)  # a bank may hold what another key left there
+            if (payload[0], payload[1], payload[4]) == (key, session.epoch, handle.index):
+                found[entry_key] = (payload[3], payload[-1])
+        return found
+
     def counters(self) -> BoardCounters:
         """Settles every pre-position that has ended, then counts."""
         for cell in tuple(self._ended):
@@ -318,8 +329,7 @@ class BoardWriter:
         )  # fmt: skip
         cell = slot * 2 + (epoch & 1)
         self._settle(cell)
-        start = self._geometry.slot_base + slot * self._geometry.slot_bytes + layout.SLOT_HEAD_BYTES
-        start += (epoch & 1) * layout.BANK_BYTES
+        start = self._bank(slot, epoch)
         sequence = self._words[start // 8]
         self._words[start // 8] = sequence + 1
         body = start + layout.SEQUENCE_BYTES
@@ -328,6 +338,11 @@ class BoardWriter:
         self._generations[slot] = generation
         self._unsettled[cell] = generation
         self._completed += 1
+
+    def _bank(self, slot: int, epoch: int) -> int:
+        """Where a slot's bank for that epoch begins."""
+        start = self._geometry.slot_base + slot * self._geometry.slot_bytes + layout.SLOT_HEAD_BYTES
+        return start + (epoch & 1) * layout.BANK_BYTES
 
     def _settle(self, cell: int) -> None:
         """Counts a cell's pre-position as hit or wasted, once.

@@ -79,6 +79,13 @@ class CellBudget:
         self._resident[session] = base
         return base, evicted
 
+    def check_integrity(self) -> None:
+        """Every extent lies in its place, and belongs to one session or to none. Raises AssertionError."""
+        shape = self.shape
+        bases = sorted([*self._free, *self._resident.values()])
+        expected = [index * shape.share for index in range(shape.max_sessions)]
+        assert bases == expected, f"extents are lost, shared or out of place: {bases}"
+
     def touch(self, session: str) -> None:
         """The session was asked something: it is the last to be evicted now."""
         if session in self._resident:

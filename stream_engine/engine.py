@@ -9,17 +9,17 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from uuid import uuid4
 
+from stream_engine.agentic import Turns
 from stream_engine.answers import build_evaluation
 from stream_engine.budget import BudgetShape, CellBudget
 from stream_engine.config import EngineSettings, RiskSettings
 from stream_engine.entry import (
     Entry,
     EntryKind,
-    common_prefix,
     envelope_entry,
     generic_entry,
 )
@@ -32,7 +32,7 @@ from stream_engine.model.runner import Runner, SegmentResult
 from stream_engine.model.step import Segment
 from stream_engine.plan import PlannedSession, Planner
 from stream_engine.promoted import PromotedQuestions
-from stream_engine.publish import Publication
+from stream_engine.publish import Publication, token_hash
 from stream_engine.queries import QueryDesk, not_found, question_too_long, ready_distribution, unsupported
 from stream_engine.risk import RiskMonitor
 from stream_engine.router import Router
@@ -130,6 +130,16 @@ class Engine:
             self.verification.sample,
             settings.max_queries,
         )
+        self._turns = Turns(
+            builder,
+            runner,
+            self.sessions,
+            self.budget,
+            self.scheduler,
+            self.queries,
+            publication,
+            lambda session_id: self._open_session(session_id, None),
+        )
         self._planner = Planner(
             settings,
             self.scheduler,
@@ -186,39 +196,16 @@ class Engine:
     # --- agentic sessions ----------------------------------------------------------------------------
 
     def append_turn(self, session_id: str, tokens: tuple[int, ...]) -> Session:
-        """Extend a pushed session by durable tokens; it is opened where it does not exist."""
-        session = self.sessions.get(session_id) or self._open_session(session_id, None)
-        session.append_turn(tokens)
-        self.scheduler.add_commit(session_id)
-        return session
+        """Extend a pushed session by durable tokens; it is opened where it does not exist. Raises TurnRefused."""
+        return self._turns.append(session_id, tokens)
 
     def await_tool(self, session_id: str) -> None:
-        """A tool call was emitted: its result's envelope is decoded while the session waits (section 3.5)."""
-        self.sessions[session_id].awaiting_tool = True
-        self.scheduler.add(Lane.LONE, session_id)
+        """A tool call was emitted: its result's envelope is decoded ahead. Raises TurnRefused."""
+        self._turns.await_tool(session_id)
 
     def resume_tool(self, session_id: str, payload: str) -> int:
-        """The tool has answered. The turn resumes on its delta: envelope cells that are resident become
-        durable, the payload is appended, and the next turn's header rides along. Returns the reused tokens."""
-        session = self.sessions[session_id]
-        tokens = self.builder.tool_envelope + self.builder.tool_payload(payload)
-        reused = 0
-        base = self.budget.base_of(session_id)
-        if base is not None and session.current:
-            source = 0
-            for branch in session.branches:
-                common = common_prefix(branch.tokens, tokens)
-                if common > reused:
-                    reused, source = common, branch.cell
-            if reused and source != session.resident:
-                self._runner.copy(base + source, base + session.resident, reused)
-        session.append_turn(tokens)
-        session.resident += reused
-        session.awaiting_tool = False
-        session.invalidate()
-        self.publication.invalidated(session)
-        self.scheduler.add_commit(session_id)
-        return reused
+        """The tool has answered. Returns how many tokens of its envelope were resident. Raises TurnRefused."""
+        return self._turns.resume_tool(session_id, payload)
 
     # --- standing queries ----------------------------------------------------------------------------
 
@@ -308,11 +295,41 @@ class Engine:
         self.publication.close()
 
     def check_integrity(self) -> None:
-        """Cells = tokens = boundary, for every session. Raises AssertionError with what differs."""
+        """Cells = tokens = boundary, for every session; no extent overlaps another; and what is ready, here and on
+        the board, is of the session's present log. Raises AssertionError with what differs."""
+        self.budget.check_integrity()
         for session in self.sessions.values():
             session.check_integrity()
-            resident = self.budget.base_of(session.id) is not None
-            assert resident or session.resident == 0, f"session {session.id!r}: cells counted without an extent"
+            self._check_cells(session)
+            self._check_ready(session)
+
+    def _check_cells(self, session: Session) -> None:
+        shape, name = self.budget.shape, f"session {session.id!r}"
+        if self.budget.base_of(session.id) is None:
+            assert session.resident == 0, f"{name}: cells counted without an extent"
+            assert not session.branches, f"{name}: branches without an extent"
+            assert session.second is None, f"{name}: a second slab without an extent"
+            return
+        assert shape.headroom(len(session.tokens)) >= 0, f"{name}: its log has no room in its share"
+        end = shape.share if session.second is None else shape.share - shape.reserve
+        assert session.scratch_end <= end, f"{name}: scratch cells up to {session.scratch_end}, there are {end}"
+        if session.second is not None:
+            slab = session.second
+            assert slab.resident <= len(slab.tokens) <= shape.reserve, f"{name}: the second slab has no room"
+
+    def _check_ready(self, session: Session) -> None:
+        name, entries = f"session {session.id!r}", self._by_key(self.entries(session))
+        for key, ready in session.ready.items():
+            at = len(session.tokens) + len(entries[key].tokens)
+            assert ready.position == at, f"{name}: {key!r} is ready at {ready.position}, not at {at}"
+        commit = self.scheduler.commits.get(session.id)
+        if commit is not None and commit.started:
+            return  # until the step has run, the state before the commit is the live one on the board
+        for key, (version, hashed) in self.publication.valid(session).items():
+            assert key in session.ready, f"{name}: {key!r} is on the board and not ready here"
+            assert version == session.version, f"{name}: {key!r} on the board is of version {version}"
+            live = token_hash(session.tokens, entries[key].tokens)
+            assert hashed == live, f"{name}: {key!r} on the board is of other tokens"
 
     def _apply_gates(self, classes: Mapping[str, ClassGate]) -> None:
         """Answers of this process and of every reader of the board obey at once."""
@@ -400,7 +417,7 @@ class Engine:
             self._emit(event)
 
     @staticmethod
-    def _by_key(entries: list[Entry]) -> dict[str, Entry]:
+    def _by_key(entries: Iterable[Entry]) -> dict[str, Entry]:
         return {entry.key: entry for entry in entries}
 
 

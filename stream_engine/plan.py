@@ -121,7 +121,7 @@ class Planner:
             return  # an answer of several tokens is being decoded on the present version
         commit = self._scheduler.commits[session.id]
         entries = self._entries(session)
-        wanted = any(entry.kind in (EntryKind.STANDING, EntryKind.ENVELOPE) for entry in entries)
+        wanted = any(entry.kind is EntryKind.STANDING for entry in entries)
         base = self._residence(step, session, wanted)
         if base is None and step.planned and any(entry.every_commit for entry in entries):
             return  # all cells are in this step: the next one evaluates what asked for every commit

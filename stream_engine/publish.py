@@ -64,6 +64,12 @@ class Publication:
         handle = self._handles.get(session.id)
         return self._board.reads(handle, key) if self._board is not None and handle is not None else 0
 
+    def valid(self, session: Session) -> dict[str, tuple[int, int]]:
+        """What readers may be served of the session: by entry, its session version and token hash."""
+        if self._board is None or session.id not in self._handles:
+            return {}
+        return self._board.valid(self._handles[session.id])
+
     def closed(self, session: Session) -> None:
         handle = self._handles.pop(session.id, None)
         if self._board is not None and handle is not None:

@@ -133,6 +133,14 @@ class QueryDesk:
         self._counters[f"answers_{answer.path}_total"] += 1
         work.reply(answer)
 
+    def restart(self, session_id: str) -> None:
+        """The session's log has changed under an answer of several tokens: it begins anew, on the new one."""
+        for work in self._scheduler.queries:
+            if work.query.session == session_id:
+                work.generated.clear()
+                work.cell, work.first = None, None
+                work.computed = work.reused = 0
+
     def refuse(self, work: QueryWork, error: ErrorReply) -> None:
         """A query that waited for a step cannot be answered."""
         self._scheduler.queries.remove(work)

@@ -5,6 +5,7 @@ The token log is the truth; KV cells are derived from it and can always be rebui
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -155,17 +156,14 @@ class Session:
         return SessionState.FULL if self.region.full else SessionState.LIVE
 
     def apply(self, record: Record) -> RegionChange:
-        """Advance the token log by one record. Returns what changed; ``resident`` is cut to what still holds
-        (O(1): the length is set, no cell is touched)."""
+        """Advance the token log by one record. Returns what changed; a record whose bars are all late changes
+        nothing."""
         had_window = len(self.region) >= self.builder.profile.window_bars
         bars = (StoredBar(bar, record.offset, record.timestamp_ms) for bar in record.bars)
         change = self.region.extend(bars, record.still_open)
         if change.late and len(change.late) == len(record.bars):
             return change
-        prefix = len(self.builder.prefix)
-        self.tokens = [*self.builder.prefix, *self.region.tokens(), *self.turns]
-        self.resident = min(self.resident, prefix + change.kept_tokens)
-        self.version = record.offset + 1
+        self._rewrite_region(change.kept_tokens, record.offset + 1)
         self.offset = record.offset
         self.timestamp_ms = record.timestamp_ms
         if self.floor is None:
@@ -187,16 +185,33 @@ class Session:
         assert window.bars, "a deletion restores nothing"
         bars = (StoredBar(one.bar, one.offset, one.timestamp_ms) for one in window.bars)
         self.region.restore(bars, window.units, window.still_open)
-        self.tokens = [*self.builder.prefix, *self.region.tokens()]
-        self.version, self.offset = window.offset + 1, window.offset
+        self._rewrite_region(0, window.offset + 1)
+        self.offset = window.offset
         self.timestamp_ms, self.swaps = window.timestamp_ms, window.swaps
         self.has_window = True
 
-    def append_turn(self, tokens: tuple[int, ...]) -> None:
-        """Extend an agentic session's turns: durable tokens that are not bars."""
+    def append_turn(self, tokens: tuple[int, ...], computed: int = 0) -> None:
+        """Extend an agentic session's turns: durable tokens that are not bars. The first ``computed`` of them have
+        their cells at the live end already."""
         self.turns.extend(tokens)
-        self.tokens.extend(tokens)
-        self.version += 1
+        self._rewrite(len(self.tokens), tokens, self.version + 1)
+        self.resident += computed
+        self.forget_branches()
+
+    def _rewrite_region(self, kept: int, version: int) -> None:
+        """The region has changed behind its first ``kept`` tokens."""
+        tail = (*self.region.tokens()[kept:], *self.turns)
+        self._rewrite(len(self.builder.prefix) + kept, tail, version)
+
+    def _rewrite(self, kept: int, tail: Iterable[int], version: int) -> None:
+        """The one place where the token log changes: behind its first ``kept`` tokens it goes on with ``tail``.
+
+        No ready distribution and no branch survives that (section 3.6), and cells are cut to what still holds
+        (O(1): the length is set, no cell is touched)."""
+        self.tokens[kept:] = tail
+        self.version = version
+        self.resident = min(self.resident, kept)
+        self.invalidate()
 
     def forget_branches(self) -> None:
         """The live end moves or the cells behind it are reused: nothing there may be resumed from."""
@@ -204,7 +219,7 @@ class Session:
         self.scratch_end = self.resident
 
     def invalidate(self) -> None:
-        """Any mutation: no ready distribution and no branch survives it (section 3.6)."""
+        """Nothing that was computed from the present log may be used any more."""
         self.ready.clear()
         self.forget_branches()
 
@@ -215,6 +230,8 @@ class Session:
         assert 0 <= self.resident <= len(self.tokens), f"session {self.id!r}: more cells than tokens"
         times = [stored.bar.time_us for stored in self.region.bars]
         assert times == sorted(set(times)), f"session {self.id!r}: bars are out of order"
+        if self.resident:
+            assert self.resident <= self.scratch_end, f"session {self.id!r}: scratch cells inside the live ones"
         for branch in self.branches:
             inside = self.resident <= branch.cell and branch.cell + len(branch.tokens) <= self.scratch_end
             assert inside, f"session {self.id!r}: a branch lies outside its scratch cells"

@@ -19,6 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from stream_engine.agentic import TurnRefused
 from stream_engine.assemble import board_meta
 from stream_engine.board import BoardReader, BoardWriter, Miss
 from stream_engine.config import RiskSettings
@@ -32,6 +33,8 @@ from stream_engine.session import SessionState
 
 TOPIC = "market.bars"
 KEYS = ("A", "B", "C", "D", "E")
+AGENTS = ("agent", "other agent")
+"""Pushed sessions with turns."""
 QUESTIONS = ("What is the trend?", "What is the momentum?")
 
 
@@ -46,7 +49,7 @@ class RacingReader(threading.Thread):
 
     def run(self) -> None:
         while not self._ended.is_set():
-            for session in KEYS:
+            for session in (*KEYS, *AGENTS):
                 for key in ("", *QUESTIONS):
                     slot = self._reader.read(session, key)
                     if not isinstance(slot, Miss):
@@ -139,7 +142,7 @@ def session_machine(
                 self.step()
 
         @rule(
-            key=st.sampled_from(KEYS),
+            key=st.sampled_from((*KEYS, *AGENTS)),
             path=st.sampled_from(["auto", "auto", "full"]),
             question=st.sampled_from(QUESTIONS),
             times=st.integers(1, 4),
@@ -178,7 +181,41 @@ def session_machine(
                 pass
             self.hand_over()
 
-        @rule(key=st.sampled_from(KEYS))
+        @rule(key=st.sampled_from(AGENTS), length=st.integers(1, 300))
+        def turn(self, key: str, length: int) -> None:
+            """One that does not fit is refused, and nothing of it is written."""
+            before = self.engine.sessions.get(key)
+            log = tuple(before.tokens) if before is not None else builder.prefix
+            tokens = builder.tool_payload("x" * length)
+            try:
+                self.engine.append_turn(key, tokens)
+            except TurnRefused:
+                assert self.bench.shape.headroom(len(log) + len(tokens)) < 0
+                tokens = ()
+            after = self.engine.sessions.get(key)
+            assert (after.tokens if after is not None else [*log]) == [*log, *tokens]
+
+        @rule(key=st.sampled_from(AGENTS))
+        def call_tool(self, key: str) -> None:
+            """The envelope is decoded in cells that nobody else has."""
+            if key in self.engine.sessions:
+                self.engine.await_tool(key)
+
+        @precondition(lambda self: any(one.awaiting_tool for one in self.engine.sessions.values()))
+        @rule(length=st.integers(0, 200))
+        def resume(self, length: int) -> None:
+            for session in self.engine.sessions.values():
+                if session.awaiting_tool:
+                    version, room = session.version, self.bench.shape.headroom(len(session.tokens))
+                    tokens = builder.tool_envelope + builder.tool_payload("y" * length)
+                    try:
+                        self.engine.resume_tool(session.id, "y" * length)
+                    except TurnRefused:
+                        assert len(tokens) > room
+                    assert session.version == version + (len(tokens) <= room)
+                    assert session.awaiting_tool is (len(tokens) > room)
+
+        @rule(key=st.sampled_from((*KEYS, *AGENTS)))
         def delete(self, key: str) -> None:
             session = self.engine.sessions.get(key)
             if session is not None:
@@ -211,7 +248,7 @@ def session_machine(
             if not hasattr(self, "engine"):
                 return
             self.engine.check_integrity()
-            for key in KEYS:
+            for key in (*KEYS, *AGENTS):
                 session = self.engine.sessions.get(key)
                 started = (commit := self.engine.scheduler.commits.get(key)) is not None and commit.started
                 entries = {"": builder.generic_entry}
