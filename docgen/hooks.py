@@ -8,22 +8,27 @@ from __future__ import annotations
 import logging
 import os.path
 import re
-from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from docgen.blocks import ROOT
+from docgen.rooms import rooms
+
 log = logging.getLogger("mkdocs.plugins.docgen")
 
-ROOT = Path(__file__).parents[1]
 COPIES = "repository"
+ROOMS = "<!-- rooms -->"
+"""On a page, for the built pages only: in the repository the folders themselves show what they hold."""
 _LINK = re.compile(r"(?<=\]\()(\.\./[^)\s#]+)")
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn links that leave docs/ into links to copies."""
+    """Turn links that leave docs/ into links to copies; list the rooms where a page asks for it."""
     folder = os.path.dirname(page.file.src_uri)
+    if ROOMS in markdown:
+        markdown = markdown.replace(ROOMS, rooms(folder))
 
     def replaced(match: re.Match[str]) -> str:
         path = os.path.normpath(os.path.join("docs", folder, match[1]))

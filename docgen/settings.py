@@ -57,11 +57,11 @@ def _values(hint: Any) -> str:
 
 def _default(section: str, setting: Field[Any]) -> str:
     if (section, setting.name) in SECRETS:
-        return f"none; `{PREFIX}{section}_{setting.name}`".upper().replace("NONE", "none")
+        return f"not set; `{PREFIX}{section.upper()}_{setting.name.upper()}`"
     if SHOWN in setting.metadata:
         return str(setting.metadata[SHOWN])
     if setting.default is MISSING:
         raise ValueError(f"{section}.{setting.name}: the default is made when it is needed: say which ({SHOWN})")
     if setting.default is None or setting.default == "":
-        return "none"
+        return "not set"
     return f"`{str(setting.default).lower() if isinstance(setting.default, bool) else setting.default}`"

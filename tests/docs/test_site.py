@@ -14,6 +14,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from docgen.rooms import PACKAGES
+
 ROOT = Path(__file__).parents[2]
 LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
 NOT_LOADED = {"canonical", "prev", "next"}
@@ -124,3 +126,15 @@ def test_a_link_to_nothing_fails_the_build(tmp_path: Path, text: str, fault: str
     built = build(tmp_path / "mkdocs.yml", tmp_path / "site")
     assert built.returncode != 0
     assert fault in built.stdout + built.stderr
+
+
+def test_the_page_of_the_rooms_has_every_file_of_the_code(site: Path) -> None:
+    listed = [link for link in read(site / "explanation" / "rooms.html").links if link.endswith(".py.txt")]
+    names = {unquote(link).removeprefix("../repository/").removesuffix(".txt") for link in listed}
+    there = {
+        file.relative_to(ROOT).as_posix()
+        for package in PACKAGES
+        for file in (ROOT / package).rglob("*.py")
+        if file.name != "__init__.py"
+    }
+    assert names == there
