@@ -60,12 +60,16 @@ class Sizes:
 
 
 class Workbench:
-    """A resident session of `sizes.context` random tokens in cells 0.., and the steps on it."""
+    """A resident session of `sizes.context` random tokens in cells 0.., and the steps on it, timed by `clock`
+    (seconds)."""
 
-    def __init__(self, backbone: Backbone, sizes: Sizes, seed: int = 0) -> None:
+    def __init__(
+        self, backbone: Backbone, sizes: Sizes, seed: int = 0, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         self.backbone = backbone
         self.runner = ModelRunner(backbone, ANSWERS)
         self.sizes = sizes
+        self.clock = clock
         self._device = backbone.store.device
         self._random = np.random.default_rng(seed)
         for first in range(0, sizes.context, CHUNK):
@@ -85,12 +89,12 @@ class Workbench:
         seconds = []
         for number in range(WARM_UPS + repeats):
             self.synchronise()
-            start = time.perf_counter()
+            start = self.clock()
             work()
             if wait:
                 self.synchronise()
             if number >= WARM_UPS:
-                seconds.append(time.perf_counter() - start)
+                seconds.append(self.clock() - start)
         return Spread.of(seconds)
 
     def append(self, count: int) -> Segment:
@@ -166,10 +170,10 @@ def _prefill(bench: Workbench, timed: Callable[[str, Callable[[], object]], Spre
 
 
 def _truncate_us(bench: Workbench, times: int = 1000) -> float:
-    start = time.perf_counter()
+    start = bench.clock()
     for count in range(times):
         bench.backbone.store.extent(0, bench.sizes.context - count % bench.sizes.context)
-    return (time.perf_counter() - start) / times * 1e6
+    return (bench.clock() - start) / times * 1e6
 
 
 def _noise(bench: Workbench, draws: int) -> Noise:

@@ -35,20 +35,29 @@ class PrepositionEnergy:
         return (1 - HIT_RATE) * (self.loop_w - self.idle_w)
 
 
-def measure_energy(counter: EnergyCounter, preposition: Callable[[], object], seconds: float) -> PrepositionEnergy:
+def measure_energy(
+    counter: EnergyCounter,
+    preposition: Callable[[], object],
+    seconds: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> PrepositionEnergy:
     """`seconds` idle, then as long a loop. `preposition` returns when the device has done it."""
-    time.sleep(min(SETTLE_S, seconds))
-    idle_w, _, _ = _watts(counter, lambda: time.sleep(seconds), 0.0)
+    sleep(min(SETTLE_S, seconds))
+    idle_w, _, _ = _watts(counter, lambda: sleep(seconds), 0.0, clock)
     preposition()
-    loop_w, count, passed = _watts(counter, preposition, seconds)
+    loop_w, count, passed = _watts(counter, preposition, seconds, clock)
     return PrepositionEnergy(counter.source, idle_w, loop_w, count, passed / count)
 
 
-def _watts(counter: EnergyCounter, work: Callable[[], object], seconds: float) -> tuple[float, int, float]:
+def _watts(
+    counter: EnergyCounter, work: Callable[[], object], seconds: float, clock: Callable[[], float]
+) -> tuple[float, int, float]:
     """Mean watts while `work` runs again and again until `seconds` are over, how often it ran, and how long."""
-    before, start, count = counter.joules(), time.monotonic(), 0
-    while count == 0 or time.monotonic() - start < seconds:
+    before, start, count = counter.joules(), clock(), 0
+    while count == 0 or clock() - start < seconds:
         work()
         count += 1
-    joules, passed = counter.joules() - before, time.monotonic() - start
+    joules, passed = counter.joules() - before, clock() - start
     return joules / passed, count, passed

@@ -1,4 +1,5 @@
-"""``python -m loadgen.gpu`` on a tiny model and the CPU: every quantity is there; none is held to a time."""
+"""``python -m loadgen.gpu`` on a tiny model and the CPU: every quantity is there; none is held to a time. What is
+timed in which row is the matter of ``test_gpu_steps``."""
 
 from __future__ import annotations
 
@@ -8,13 +9,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from click.testing import CliRunner, Result
 
+from loadgen import gpu_run
 from loadgen.gpu import main
-from loadgen.preposition_energy import measure_energy
+from loadgen.gpu_steps import Workbench
+from stream_engine.energy import Unavailable
+from stream_engine.model.runner import Logits
 
 TINY = ("--device", "cpu", "--shape", "tiny", "--context", "48", "--repeats", "2")
 STEPS = (
@@ -64,32 +69,69 @@ def test_a_run_measures_everything(tmp_path: Path, quantization: str) -> None:
         assert text in result.output
 
 
-def test_energy_is_the_loop_above_idle() -> None:
-    class Meter:
-        """10 J a look, and 5 more for each pre-position: no clock is involved."""
+class Meter:
+    """One joule more at each look, and none else: what matters here is who looks, and when."""
 
-        source = "test"
-        total = 0.0
+    source = "test"
 
-        def joules(self) -> float:
-            self.total += 10
-            return self.total
+    def __init__(self) -> None:
+        self.looks = 0
+        self.closed = 0
 
-        def close(self) -> None:
-            pass
+    def joules(self) -> float:
+        self.looks += 1
+        return float(self.looks)
 
-    meter = Meter()
+    def close(self) -> None:
+        self.closed += 1
 
-    def preposition() -> None:
-        meter.total += 5
 
-    found = measure_energy(meter, preposition, 0.01)
-    assert found.source == "test"
-    assert found.prepositions >= 1
-    passed = found.seconds_each * found.prepositions
-    assert found.loop_w * passed == pytest.approx(10 + 5 * found.prepositions)
-    assert found.joules == pytest.approx((found.loop_w - found.idle_w) * found.seconds_each)
-    assert found.wasted_w == pytest.approx((found.loop_w - found.idle_w) / 2)
+def test_energy_is_of_the_device_that_the_run_is_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    meter, asked, entries = Meter(), [], []
+    preposition = Workbench.preposition
+
+    def opened(device: str | None) -> Meter:
+        asked.append(device)
+        return meter
+
+    def counted(bench: Workbench) -> Logits:
+        entries.append(meter.looks)
+        return preposition(bench)
+
+    monkeypatch.setattr(gpu_run, "open_energy", opened)
+    monkeypatch.setattr(Workbench, "preposition", counted)
+    file = tmp_path / "gpu.json"
+    result = invoke(*TINY, "--quantization", "none", "--energy-seconds", "0.01", "--json", str(file))
+    assert result.exit_code == 0, result.output
+    assert asked == [None]  # a processor's
+    energy = json.loads(file.read_bytes())["energy"]
+    assert energy["source"] == "test"
+    assert (meter.looks, meter.closed) == (4, 1)
+    assert energy["prepositions"] == entries.count(3) >= 1, "they ran between the last two looks"
+    assert energy["loop_w"] * energy["seconds_each"] * energy["prepositions"] == pytest.approx(1)
+    assert energy["joules"] == pytest.approx((energy["loop_w"] - energy["idle_w"]) * energy["seconds_each"])
+    assert "energy of a pre-position" in result.output
+    assert "Energy: " not in result.output, "it is not missing"
+
+
+def test_no_meter_is_said_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_run, "open_energy", lambda device: Unavailable("this machine has none"))
+    file = tmp_path / "gpu.json"
+    result = invoke(*TINY, "--quantization", "none", "--energy-seconds", "0.01", "--json", str(file))
+    assert result.exit_code == 0, result.output
+    assert json.loads(file.read_bytes())["energy"] == {"missing": "unavailable: this machine has none"}
+    assert "Energy: unavailable: this machine has none." in result.output
+
+
+@pytest.mark.parametrize("uuid", ["8a1b", "GPU-8a1b"])
+def test_a_gpus_meter_is_found_by_its_own_name(uuid: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA and NVML number devices differently; torch leaves the prefix of a UUID out, or not."""
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", {3: SimpleNamespace(uuid=uuid)}.__getitem__)
+    asked: list[str] = []
+    monkeypatch.setattr(gpu_run, "open_energy", asked.append)
+    gpu_run._counter("cuda")
+    assert asked == ["GPU-8a1b"]
 
 
 def test_help_answers_without_torch() -> None:
