@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import polars as pl
 import pytest
 
-from stream_engine.calibrate.pairs import SCHEMA, UNSURE_GAP, pairs_of
+from stream_engine.calibrate.pairs import SCHEMA, pairs_of
 from stream_engine.calibrate.replay import Moment, Replay
 from stream_engine.calibrate.series import Series
 from stream_engine.calibrate.truth import truths
@@ -43,8 +45,7 @@ def test_the_generic_classes_fast_columns_are_the_headers(
         assert row["fast_answer"] == (word if kind == generic.name else "other")
         assert row["full_gap"] == moment.answers[generic.name].gap
         assert row["differs"] is (row["fast_answer"] != row["full_answer"])
-        expected = "unsure" if row["full_gap"] < UNSURE_GAP else "divergence"
-        assert row["cause"] == (expected if row["differs"] else None)
+        assert (row["cause"] is not None) is row["differs"]
         assert not row["exact"]
     assert any(row["differs"] for row in rows), "the fake model's header and full path are unlike each other"
     assert any(row["full_answer"] == "other" for row in rows), "a word of another class is no answer"
@@ -72,3 +73,23 @@ def test_no_windows_make_an_empty_frame_of_the_same_form(builder: TokenBuilder) 
     empty = pairs_of(builder, [])
     assert empty.schema == pl.Schema(SCHEMA)
     assert empty.is_empty()
+
+
+@pytest.mark.parametrize(
+    ("full_gap", "cause"), [(0.0, "unsure"), (1.99, "unsure"), (2.0, "divergence"), (2.01, "divergence")]
+)
+def test_a_full_path_is_unsure_below_two_logits(
+    builder: TokenBuilder, moments: list[Moment], full_gap: float, cause: str
+) -> None:
+    """Its first choice is then less than e^2 times as likely as its second: the paper's reference threshold."""
+    name = builder.profile.generic_class.name
+    differing = [
+        replace(
+            moment, answers={name: msgspec.structs.replace(moment.answers[name], answer="other", gap=full_gap)}
+        )
+        for moment in moments
+        if builder.answers[moment.header.top1][0] == name
+    ]
+    assert differing, "the header says a word of the class"
+    causes = pairs_of(builder, [("recorded", moment) for moment in differing])["cause"]
+    assert causes.to_list() == [cause] * len(differing)
