@@ -38,9 +38,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def board(tmp_path: Path, builder: TokenBuilder) -> Iterator[BoardWriter]:
-    writer = BoardWriter.create(
-        tmp_path / "board", board_meta(builder.profile, Gate({}, {}, 0.0)), 16, 64, 1, 1e9
-    )
+    writer = BoardWriter.create(tmp_path / "board", board_meta(builder.profile, Gate({}, {}, 0.0)), 16, 64, 1, 1e9)
     yield writer
     writer.close()
 

@@ -69,9 +69,7 @@ def test_a_flood_of_different_questions_is_bounded_and_displaces_nothing() -> No
     ),
     st.integers(0, 3),
 )
-def test_promoted_are_few_hot_and_told_exactly_once(
-    asks: list[tuple[str, float, bool, int]], places: int
-) -> None:
+def test_promoted_are_few_hot_and_told_exactly_once(asks: list[tuple[str, float, bool, int]], places: int) -> None:
     heat, now, told = QuestionHeat(places, HALF_LIFE), 0.0, set[str]()
     for question, wait, cools, times in asks:
         now += wait
