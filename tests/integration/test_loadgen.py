@@ -58,6 +58,7 @@ def test_it_measures_what_it_drew(service: PrivateService, tmp_path: Path) -> No
     found = json.loads(file.read_text())
     assert (found["model"], found["settings"]["topic"]) == ("embedded", service.topic)
     assert sum(times["count"] for times in found["baseline"].values()) == 48
+    assert set(found["baseline"]) <= {"fallthrough", "cold"}, "the full path is what the fast one is compared with"
     for number, (phase, rho) in enumerate(zip(found["phases"], RHOS, strict=True)):
         plan = schedule(SEED + number, rho, SESSIONS, UPDATES_PER_SECOND, SECONDS)
         assert (phase["rho"], phase["updates"]) == (rho, len(plan.updates))
