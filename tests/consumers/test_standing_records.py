@@ -59,9 +59,7 @@ def test_a_null_value_deletes() -> None:
         (b"q", b'{"session": "*", "question": "?", "onn": "commit"}', "not_a_standing_query"),
     ],
 )
-def test_a_malformed_record_is_a_dead_letter_with_its_reason(
-    key: bytes | None, value: bytes, reason: str
-) -> None:
+def test_a_malformed_record_is_a_dead_letter_with_its_reason(key: bytes | None, value: bytes, reason: str) -> None:
     letter = parse_standing(raw(key, value))
     assert isinstance(letter, DeadLetter)
     assert (letter.reason, letter.value) == (reason, value)

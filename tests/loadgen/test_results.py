@@ -13,7 +13,10 @@ from loadgen.closed_form import expected_latency, hit_rate
 from loadgen.counters import Counters
 from loadgen.results import Answered, PathTimes, Phase, Times, summarise
 from loadgen.runner import Load, Outcome
+from query_api.fast_path import Outcome as Outcomes
+from stream_engine.board import Miss
 from stream_engine.config import KafkaSettings
+from stream_engine.gate import GateReason
 from stream_engine.intervals import wilson
 
 METRICS = """\
@@ -33,6 +36,10 @@ stream_engine_preposition_wasted_total 60.0
 # TYPE stream_engine_consumer_lag_records gauge
 stream_engine_consumer_lag_records{partition="0",topic="t"} 7.0
 """
+LOAD = Load(
+    "http://api", KafkaSettings(bootstrap_servers="broker:9092", bars_topic="bars"), (1.0,), 10.0, 1.0, 8, 1,
+    ("What is the trend?",), 64, "LOAD",
+)  # fmt: skip
 COUNTED = Counters(commits=80, completed=80, hits=36, wasted=44, skipped=0, fired=30, read=40)
 
 
@@ -63,6 +70,21 @@ def test_counters_are_read_and_subtracted() -> None:
     assert before == Counters(commits=100, completed=98, hits=20, wasted=60, skipped=0, fired=30, read=40)
     after = dataclasses.replace(before, hits=25, read=41)
     assert after.since(before) == Counters(0, 0, 5, 0, 0, 0, 1)
+
+
+def test_read_are_all_outcomes_that_had_a_valid_distribution_and_no_others() -> None:
+    """Whatever the gate made of it: each of its reasons, and an answer below it that the caller asked for."""
+    found = {reason.value for reason in GateReason} | {Outcomes.BELOW_GATE.value}
+    others = (
+        {one.value for one in (*Outcomes, *Miss)} - found - {Outcomes.NOT_FRESH.value}
+    )  # no bounds are asked for
+    text = "\n".join(
+        f'query_api_fast_path_total{{outcome="{name}"}} {value}'
+        for names, value in ((found, 1), (others, 100))
+        for name in sorted(names)
+    )
+    counted = Counters.parse(f"# TYPE query_api_fast_path_total counter\n{text}\n")
+    assert (counted.read, counted.fired) == (len(found), 1)
 
 
 def test_a_phase_by_hand() -> None:
@@ -101,12 +123,22 @@ def test_a_gate_that_never_fires_needs_no_fast_latency() -> None:
     assert one.expected_ms == pytest.approx(9.0)
 
 
-def test_the_tables_and_the_document() -> None:
-    kafka = KafkaSettings(bootstrap_servers="broker:9092", bars_topic="bars")
-    load = Load("http://api", kafka, (1.0,), 10.0, 1.0, 8, 1, ("What is the trend?",), 64, "LOAD")
-    outcome = Outcome("embedded", PathTimes.by_path(answered("cold", 50.0)), (phase(),))
+def shown(outcome: Outcome) -> str:
+    console = Console(width=report.WIDTH, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    report.show(LOAD, outcome, console)
+    console.file.close()
+    return console.export_text()
 
-    found = msgspec.json.decode(report.encode(load, outcome))
+
+def rows(text: str) -> list[list[str]]:
+    """Cells of the tables' lines."""
+    lines = [line for line in text.splitlines() if line.startswith("│")]
+    return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines]
+
+
+def test_the_document_repeats_the_run() -> None:
+    outcome = Outcome("embedded", PathTimes.by_path(answered("cold", 50.0)), (phase(),))
+    found = msgspec.json.decode(report.encode(LOAD, outcome))
     assert found["settings"]["topic"] == "bars"
     assert found["settings"]["seed"] == 1
     assert found["machine"]["cpus"] > 0
@@ -114,10 +146,29 @@ def test_the_tables_and_the_document() -> None:
     assert found["phases"][0]["paths"]["fast"]["client"]["p99"] == 1.0
     assert found["baseline"]["cold"]["count"] == 1
 
-    console = Console(width=report.WIDTH, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    report.show(load, outcome, console)
-    console.file.close()
-    text = console.export_text()
-    assert "0.474" in text
-    assert "3 of 75 queries without an answer: 503" in text
+
+def test_every_column_of_the_tables_shows_its_own_figure() -> None:
+    fast = [Answered("fast", client, client / 4, 0.1) for client in (1.0, *[2.0] * 98, 3.0)]
+    baseline = PathTimes.by_path([Answered("cold", 50.0 + number, 40.0 + number, 0.0) for number in range(11)])
+    one = phase(dataclasses.replace(COUNTED, wasted=60, fired=30), answered=fast, baseline=baseline)
+    # h 36/96, realised rho 100/80 and its closed form 1.25/2.25, g 30/40; E[L] = .375 (.75 2 + .25 55) + .625 55
+    assert rows(shown(Outcome("embedded", baseline, (one,)))) == [
+        ["1", "1.250", "80", "103", "0.375", "0.285..0.475", "0.556", "0.625", "0.750", "40.09", "2.00"],
+        ["idle", "cold", "11", "55.00", "59.00", "59.90", "45.00", "49.00", "49.90"],
+        ["1", "fast", "100", "2.00", "2.00", "2.01", "0.50", "0.50", "0.50"],
+    ]
+
+
+def test_what_is_not_there_is_a_dash() -> None:
+    nothing = phase(Counters(0, 0, 0, 0, 0, 0, 0), answered=[], errors={})
+    assert rows(shown(Outcome("embedded", {}, (nothing,))))[0] == ["1", "-", "0", "0", *["-"] * 7]
+
+
+def test_the_lines_below_the_tables() -> None:
+    late = [Answered("fast", 1.0, 0.5, late) for late in (*[0.25] * 99, 7.0)]
+    text = shown(Outcome("embedded", {}, (phase(answered=late),)))
+    assert "late by 0.25 ms (p50), 0.32 ms (p99)" in text
+    assert "3 of 103 queries without an answer: 503" in text
     assert "other data" not in text
+    more = shown(Outcome("embedded", {}, (phase(dataclasses.replace(COUNTED, commits=81)),)))
+    assert "81 commits of 80 updates: other data" in more

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
-from stream_engine.energy import Unavailable, open_energy
+from stream_engine import energy
+from stream_engine.energy import NvmlPower, Unavailable, open_energy
 
 
 def package(folder: Path, number: int, energy: int, name: str = "package") -> Path:
@@ -27,6 +29,7 @@ class FakeNvml:
     def __init__(self, *, library: bool = True, counter: bool = True, power: bool = True) -> None:
         self.library, self.counter, self.power = library, counter, power
         self.millijoules = 5_000_000
+        self.milliwatts = 200_000
         self.opened = 0
         self.asked: list[str] = []
 
@@ -56,7 +59,7 @@ class FakeNvml:
     def nvmlDeviceGetPowerUsage(self, handle: str) -> int:  # noqa: N802
         if not self.power:
             raise self.NVMLError("Not Supported")
-        return 200_000
+        return self.milliwatts
 
 
 def test_packages_are_summed_and_nothing_else(tmp_path: Path) -> None:
@@ -117,15 +120,38 @@ def test_a_gpu_is_found_by_its_own_name(name: str) -> None:
     assert nvml.opened == 0
 
 
-def test_power_is_summed_where_no_energy_is_counted() -> None:
+def test_power_is_sampled_where_no_energy_is_counted() -> None:
     nvml = FakeNvml(counter=False)
     counter = open_energy("GPU-1", nvml=nvml)
-    assert not isinstance(counter, Unavailable)
+    assert isinstance(counter, NvmlPower)
     assert "sampled" in counter.source
-    first, second = counter.joules(), counter.joules()
-    assert 0 <= first < second
     counter.close()
     assert nvml.opened == 0
+
+
+def test_power_is_summed_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two looks it is taken to change evenly. Only this test looks: the thread's turn does not come."""
+    monkeypatch.setattr(energy, "SAMPLE_S", 3600.0)
+    nvml, now = FakeNvml(counter=False), [1_000.0]
+    counter = NvmlPower(nvml, "handle", lambda: now[0])
+    assert counter.joules() == 0
+    now[0] += 2.0
+    assert counter.joules() == pytest.approx(400)  # 200 W from the start
+    now[0], nvml.milliwatts = now[0] + 0.5, 300_000
+    assert counter.joules() == pytest.approx(400 + 125)
+    now[0] += 1.0
+    assert counter.joules() == pytest.approx(400 + 125 + 300)
+    counter.close()
+
+
+def test_power_is_looked_at_without_being_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load that comes and goes between two questions is seen."""
+    monkeypatch.setattr(energy, "SAMPLE_S", 0.001)
+    nvml, looked = FakeNvml(counter=False), threading.Event()
+    counter = NvmlPower(nvml, "handle")
+    monkeypatch.setattr(nvml, "nvmlDeviceGetPowerUsage", lambda handle: looked.set() or 200_000)
+    assert looked.wait(60)
+    counter.close()
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,6 @@ def test_the_embedded_model_fires_and_tells_directions() -> None:
     assert found.by_series == {"simulated": found.gate}
     assert found.tells_directions
     assert found.gaps == tuple(sorted(found.gaps))
-    assert min(found.prefill_ms, found.question_ms, found.decode_ms) > 0
     assert told[-1] == (22, 22)
     again = probe(settings, 10, 1, lambda done, total: None)
     untimed = {"prefill_ms": 0.0, "question_ms": 0.0, "decode_ms": 0.0}
@@ -90,6 +89,26 @@ def test_the_verdict_is_plain(changes: dict[str, object], sentence: str) -> None
     found = replace(FOUND, **changes)  # type: ignore[arg-type]
     assert found.verdict() == table(found).splitlines()[-1]
     assert re.search(sentence, found.verdict())
+
+
+def test_every_figure_is_under_its_own_name() -> None:
+    by_series = {"A": Fired(40, 30, 27, 29), "B": Fired(60, 15, 12, 14)}
+    clean = (Clean("up", "up", 5.25, True), Clean("down", "flat", 1.5, False))
+    over = {0.5: Fired(100, 95, 76, 90), 4.0: Fired(100, 0, 0, 0)}
+    lines = table(replace(FOUND, by_series=by_series, over_tau=over, clean=clean)).splitlines()
+    found = dict(re.split(r"  +", line.strip(), maxsplit=1) for line in lines[:-1] if "  " in line.strip())
+    assert found["first choice a word"].startswith("90/100 = 0.900 [")
+    assert found["right of those"].startswith("76/80 = 0.950 [")
+    assert found["same as full path"].startswith("79/80 = 0.988 [")
+    assert found["gap, quantiles"] == "5% 0.10  25% 1.00  50% 2.00  75% 3.00  95% 4.00"
+    assert found["at tau 0.5"] == "fires 0.950, right 0.800"
+    assert "at tau 4" not in found, "nothing fired there"
+    assert found["A"] == "40 windows, fires 0.750, right 0.900"
+    assert found["B"] == "60 windows, fires 0.250, right 0.800"
+    assert (found["clean up"], found["clean down"]) == ("'up' 5.25", "'flat' 1.50 (gate shut)")
+    assert found["prefill, decode"] == "0.50 ms a token of many, 7.0 ms one token"
+    assert found["question"] == "9.0 ms to its first token, one of each class in a step"
+    assert any(line.startswith("gate fires, tau 2     80/100 = 0.800 [") for line in lines)
 
 
 def test_a_direction_needs_one_word_of_its_own() -> None:
