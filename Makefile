@@ -22,7 +22,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test chaos demo calibrate-demo docs lint types lock clean
+.PHONY: help setup test chaos demo calibrate-demo docs recording lint types lock clean
 
 help:
 	@echo "make demo    set up, then real market data through a real Kafka, answered"
@@ -30,6 +30,7 @@ help:
 	@echo "make chaos   200 rounds of processes killed at random under load, with a report"
 	@echo "make calibrate-demo   the gate's threshold on real and simulated bars, with plots, in runs/calibration"
 	@echo "make docs    the documentation as pages, in site/; its generated parts written anew"
+	@echo "make recording RECORDING=tests/recorded/2   what this version writes, for later versions to read"
 	@echo "make setup   the environment in .venv, from requirements.lock"
 	@echo "make lint    ruff        make types   mypy --strict"
 	@echo "make lock    requirements.lock from pyproject.toml"
@@ -58,6 +59,9 @@ docs: setup
 	$(BIN)/python -m docgen
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "site/index.html"
+
+recording: setup
+	$(BIN)/python -m tests.recorded.record $(or $(RECORDING),$(error say where: make recording RECORDING=tests/recorded/2))
 
 lint: setup
 	$(BIN)/ruff check .
