@@ -10,6 +10,7 @@ from markdown.extensions.toc import slugify
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+ROOMS = ("stream_engine", "consumers", "query_api", "loadgen", "docgen", "docs", "tests", "deploy")
 NEWCOMERS = (
     "Where is the gate?",
     "What happens when a consumer dies?",
@@ -39,6 +40,27 @@ def dead_links(file: Path) -> list[str]:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             found.append(link)
     return found
+
+
+def misnamed(file: Path) -> list[str]:
+    """Links that say another file's name than that of the file they lead to, and paths that are not there."""
+    text = prose(file)
+    named = re.findall(r"\[([\w/-]+\.(?:py|md|json|txt|toml|yaml))\]\(([^)#\s]+)", text)
+    paths = re.findall(rf"`((?:{'|'.join(ROOMS)})/[\w./-]*)`", text)
+    wrong = [name for name, link in named if not f"/{link}".endswith(f"/{name}")]
+    return wrong + [path for path in paths if not (ROOT / path).exists()]
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_what_is_named_has_that_name(file: Path) -> None:
+    assert misnamed(file) == []
+
+
+def test_a_wrong_name_is_seen(tmp_path: Path) -> None:
+    file = tmp_path / "page.md"
+    links = "[gate.py](../gates.py) [gate.py](gate.py) [a/gate.py](../b/a/gate.py) [b/gate.py](../a/gate.py)"
+    file.write_text(f"{links} `docs/gone.md` `docs/` `x/docs/y`\n")
+    assert misnamed(file) == ["gate.py", "b/gate.py", "docs/gone.md"]
 
 
 def test_the_readme_is_short() -> None:
