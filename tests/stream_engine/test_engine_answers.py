@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from stream_engine import queries
 from stream_engine.messages import (
     Answer,
     AnswerChanged,
@@ -55,6 +58,28 @@ def test_on_commit_reports_every_commit(fed: Callable[..., Any], make_record: Ca
     for offset in range(40, 50):
         bench.feed([make_record("AAPL", offset)], offset - 1)
     assert [e.session_version for e in bench.events if isinstance(e, AnswerChanged)] == list(range(41, 51))
+
+
+@pytest.mark.parametrize("path", ["fast", "full"])
+def test_latency_is_from_the_question_to_its_answer_in_microseconds(
+    path: Any, fed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = fed(bars=40)
+    now = [5_000.0]
+    run = bench.runner.run
+
+    def slow(segments: Any) -> Any:
+        now[0] += 0.25
+        return run(segments)
+
+    bench.runner.run = slow
+    monkeypatch.setattr(queries, "time", SimpleNamespace(monotonic=lambda: now[0], time_ns=time.time_ns))
+    bench.engine.queries.ask(Query("AAPL", TREND, path), bench.replies.append)
+    now[0] += 0.5  # it waits for its turn, where it needs one
+    bench.engine.run_until_idle()
+    (answer,) = bench.replies
+    assert isinstance(answer, Answer)
+    assert answer.latency_us == (0 if path == "fast" else 750_000)
 
 
 def test_reads_its_own_write(fed: Callable[..., Any], make_record: Callable[..., Record]) -> None:

@@ -110,3 +110,24 @@ def test_two_answers_and_a_commit_of_one_session(
     for reply in bench.replies:
         (work,) = [one for one in works if one.query.question == reply.question]
         assert work.generated == greedy(bench, at[reply.session_version], reply.question)
+
+
+def test_a_session_whose_answer_is_being_decoded_keeps_its_cells(
+    talkative: Callable[..., Any], make_record: Callable[..., Record]
+) -> None:
+    """Cells for one session: a question to the other one waits, in the steps of the first as well."""
+    bench = talkative(sessions=1)
+    bench.feed([make_record("OTHER", 40 + number, number) for number in range(40)], 39)
+    tokens = {name: list(bench.engine.sessions[name].tokens) for name in ("AAPL", "OTHER")}
+    bench.engine.queries.ask(Query("AAPL", TREND, "full"), bench.replies.append)
+    assert bench.engine.step()
+    bench.engine.queries.ask(Query("OTHER", TREND, "full"), bench.replies.append)
+    works = list(bench.engine.scheduler.queries)
+    while not bench.replies:
+        assert bench.engine.budget.resident == ("AAPL",)
+        assert bench.engine.step()
+    bench.engine.run_until_idle()
+    assert [reply.session for reply in bench.replies] == ["AAPL", "OTHER"]
+    for work in works:
+        assert work.generated == greedy(bench, tokens[work.query.session], TREND)
+    bench.engine.check_integrity()

@@ -73,6 +73,15 @@ def test_a_correction_and_the_swap_in_one_commit(
     is_exact(full)
 
 
+def test_after_a_correction_the_slab_is_made_anew(full: Any, make_record: Callable[..., Record]) -> None:
+    """And serves the swap as the first one would have."""
+    full.feed([make_record("AAPL", REGION, REGION - 10, 102.75)], REGION - 1)
+    is_exact(full)
+    full.feed([make_record("AAPL", REGION + 1, REGION)], REGION)
+    assert full.engine.counters["swaps_prepared_total"] == 1
+    is_exact(full)
+
+
 def test_a_swap_that_an_open_bar_made_is_undone_with_it(
     full: Any, make_bar: Callable[..., Bar], make_record: Callable[..., Record]
 ) -> None:

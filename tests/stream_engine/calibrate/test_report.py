@@ -28,7 +28,7 @@ VOLUME = ClassCalibration(0.5, "own distribution only", True)
 def gaps(sample: str, **counts: int) -> list[dict[str, Any]]:
     """Pairs past a tau of 2.5: agreed and right, agreed and wrong, unsure, divergence; and held back."""
     kinds: dict[str, dict[str, Any]] = {
-        "right": {"gap": 4.0},
+        "right": {"gap": 5.0},
         "wrong": {"gap": 4.0, "right": False},
         "unsure": {"gap": 3.0, "differs": True, "cause": "unsure", "right": False},
         "divergence": {"gap": 3.0, "differs": True, "cause": "divergence", "right": None},
