@@ -14,6 +14,7 @@ from query_api.events import EventHub
 from query_api.fast_path import FastPath
 from query_api.metrics import ApiMetrics
 from query_api.questions import QuestionRouter
+from query_api.resources import Resources
 from query_api.routes import calibration, events, health, query, sessions, standing_queries
 from query_api.schemas import components
 from query_api.state import ApiState
@@ -54,10 +55,12 @@ def create_app(config: Config) -> FastAPI:
         redirect_slashes=False,
     )
     install_error_handlers(app)
-    app.add_middleware(Edge, metrics=metrics, max_body_bytes=config.api.max_body_bytes)
     # The query route first: the id of a session takes slashes, and would swallow it.
-    for routes in (query, sessions, standing_queries, calibration, events, health):
-        app.include_router(routes.router)
+    routers = [one.router for one in (query, sessions, standing_queries, calibration, events, health)]
+    resources = Resources([*(route for router in routers for route in router.routes), *app.routes])
+    app.add_middleware(Edge, metrics=metrics, resources=resources, max_body_bytes=config.api.max_body_bytes)
+    for router in routers:
+        app.include_router(router)
     _document(app)
     return app
 

@@ -1,14 +1,16 @@
-"""What every HTTP request passes through: the body limit, the last word on errors, the count by route."""
+"""What every HTTP request passes through: method, body limit, the last word on errors, the count by route."""
 
 from __future__ import annotations
 
 import logging
 import time
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from query_api.errors import ApiError, error_response, unexpected_error
+from query_api.errors import ApiError, error_response, invalid, unexpected_error
 from query_api.metrics import ApiMetrics
+from query_api.resources import Resource, Resources
 
 log = logging.getLogger(__name__)
 
@@ -16,12 +18,17 @@ UNMATCHED = "unmatched"
 """Route label of a path that no route has: the path itself would make one series per typing error."""
 
 
+class _HeadSent(Exception):
+    """The head of a stream is out and was all that was asked for: nothing more is to be made."""
+
+
 class Edge:
     """Pure ASGI: the framework's own middleware base class would cost as much as a fast answer does."""
 
-    def __init__(self, app: ASGIApp, metrics: ApiMetrics, max_body_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, metrics: ApiMetrics, resources: Resources, max_body_bytes: int) -> None:
         self._app = app
         self._metrics = metrics
+        self._resources = resources
         self._max_body_bytes = max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -30,18 +37,30 @@ class Edge:
             return
         started = time.perf_counter()
         status = 0
+        is_head = scope["method"] == "HEAD"
 
         async def send_counted(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+            elif is_head:
+                await send({"type": "http.response.body"})
+                if message.get("more_body"):
+                    raise _HeadSent
+                return
             await send(message)
 
+        routed = _without_trailing_slashes(scope)
+        resource = self._resources.of(routed["path"])
         try:
-            if _announced_length(scope) > self._max_body_bytes:
-                await error_response(self._too_large())(scope, receive, send_counted)
+            if refused := self._refused(routed, resource):
+                await refused(scope, receive, send_counted)
             else:
-                await self._app(scope, self._limited(receive), send_counted)
+                if is_head:
+                    routed = {**routed, "method": "GET"}
+                await self._app(routed, self._limited(receive), send_counted)
+        except _HeadSent:
+            pass
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
             if status:  # the reply has begun: only a cut connection can say that it is not whole
@@ -49,8 +68,24 @@ class Edge:
             # Replying here rather than leaving it to the server keeps the caller's connection.
             await error_response(unexpected_error())(scope, receive, send_counted)
         finally:
-            route = getattr(scope.get("route"), "path", UNMATCHED)
+            route = UNMATCHED if resource is None else resource.path
             self._metrics.request(scope["method"], route, status, time.perf_counter() - started)
+
+    def _refused(self, scope: Scope, resource: Resource | None) -> Response | None:
+        """The reply to a request that no route has to see."""
+        if "\ufffd" in scope["path"] and b"%EF%BF%BD" not in scope["raw_path"].upper():
+            return error_response(invalid("the path is not percent-encoded UTF-8", param="path"))
+        if resource is not None:
+            if scope["method"] == "OPTIONS":
+                return Response(status_code=204, headers={"allow": resource.allow})
+            if scope["method"] not in resource.methods:
+                message = f"{scope['method']} is not taken here; {resource.allow} are"
+                reply = error_response(ApiError(405, "method_not_allowed", message))
+                reply.headers["allow"] = resource.allow
+                return reply
+        if _announced_length(scope) > self._max_body_bytes:
+            return error_response(self._too_large())
+        return None
 
     def _limited(self, receive: Receive) -> Receive:
         """For bodies sent in chunks, which announce no length."""
@@ -75,3 +110,12 @@ def _announced_length(scope: Scope) -> int:
         if name == b"content-length":
             return int(value) if value.isdigit() else 0
     return 0
+
+
+def _without_trailing_slashes(scope: Scope) -> Scope:
+    """The path without the slashes at its end, which some clients add; an id's own comes as ``%2F``."""
+    raw: bytes = scope["raw_path"]
+    extra = len(raw) - len(raw.rstrip(b"/"))
+    if not extra or len(raw) == 1:
+        return scope
+    return {**scope, "path": scope["path"][:-extra] or "/", "raw_path": raw[:-extra] or b"/"}

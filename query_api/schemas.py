@@ -242,6 +242,7 @@ _MEANING = {
     404: "No such session or standing query",
     409: "The freshness bounds are not met, or no ready distribution for `path: fast`",
     413: "The body is too large",
+    415: "The body is compressed, in several parts or not UTF-8",
     422: "The request is wrong, or the model does not answer such questions",
     429: "As many queries as may wait for the engine do; see Retry-After",
     503: "The engine does not answer, or the session is being rebuilt; see Retry-After",

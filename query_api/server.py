@@ -20,6 +20,7 @@ from uvicorn.supervisors import Multiprocess
 
 from query_api.app import create_app
 from query_api.metrics import MULTIPROCESS_FOLDER
+from query_api.protocol import Protocol
 from stream_engine.config import Config
 
 log = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ def run(config: Config) -> None:
         factory=True,
         workers=api.workers,
         loop="uvloop",
-        http="httptools",
+        http=Protocol,
         ws="none",
         lifespan="on",
         access_log=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Literal
 
@@ -12,7 +13,7 @@ from fastapi.sse import EventSourceResponse, format_sse_event
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from query_api.errors import ApiError, ErrorEnvelope
+from query_api.errors import ApiError, ErrorEnvelope, invalid
 from query_api.events import EventFilter, Frame, Subscription, SubscriptionEnded, SubscriptionState, named_body
 from query_api.schemas import ConnectedBody, HeartbeatBody, StreamEndBody, reference
 from query_api.state import ApiState, state_of
@@ -51,6 +52,7 @@ class EventStream(EventSourceResponse):
             "Ids are `boot:sequence`.",
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
         },
+        422: {"description": "A parameter is given twice", "content": reference(ErrorEnvelope)},
         503: {"description": "The engine does not answer", "content": reference(ErrorEnvelope)},
     },
     summary="Follow answers and commits",
@@ -58,6 +60,9 @@ class EventStream(EventSourceResponse):
 async def events(request: Request, session: str | None = None, query: str | None = None) -> EventStream:
     """Of one session, of one standing query (then without `committed`), or of all."""
     state = state_of(request)
+    for name, count in Counter(name for name, _ in request.query_params.multi_items()).items():
+        if count > 1:
+            raise invalid(f"{name} is given {count} times", param=name)
     wanted = EventFilter(session or None, query or None)
     subscription = state.events.subscribe()  # before the snapshot, so that nothing falls between the two
     try:

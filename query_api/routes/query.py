@@ -7,11 +7,11 @@ import time
 import msgspec
 from fastapi import APIRouter, Request
 from starlette.background import BackgroundTask
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from query_api.bodies import read_body
 from query_api.errors import ApiError, invalid
-from query_api.schemas import AnswerBody, QueryBody, decode, request_body, responses, untagged
+from query_api.schemas import AnswerBody, QueryBody, request_body, responses, untagged
 from query_api.state import ApiState, checked_id, reply_json, state_of
 from stream_engine.messages import Answer, Query
 
@@ -20,7 +20,7 @@ router = APIRouter(tags=["queries"])
 
 @router.post(
     "/v1/sessions/{session:path}/query",
-    responses=responses(AnswerBody, 404, 409, 413, 422, 429, 503),
+    responses=responses(AnswerBody, 404, 409, 413, 415, 422, 429, 503),
     openapi_extra=request_body(QueryBody),
     summary="Ask a session a question",
 )
@@ -29,7 +29,7 @@ async def ask(request: Request, session: str) -> Response:
     on the resident state. The answer names the data it saw: version, partition, offset, event time, age."""
     received_ns = time.perf_counter_ns()
     state = state_of(request)
-    body = decode(QueryBody, await request.body())
+    body = await read_body(request, QueryBody)
     answer = await answer_query(state, body.message(checked_id(session, "session")))
     latency_ns = time.perf_counter_ns() - received_ns
     state.metrics.answer(answer.path, answer.routed_by, latency_ns / 1e9)
@@ -37,14 +37,6 @@ async def ask(request: Request, session: str) -> Response:
     if state.fast_path.checks:
         reply.background = BackgroundTask(state.hand_over_checks)  # runs once the reply is sent
     return reply
-
-
-@router.api_route(
-    "/v1/sessions/{session:path}/query", methods=["GET", "HEAD", "PUT", "PATCH", "DELETE"], include_in_schema=False
-)
-async def not_asked(session: str) -> Response:
-    """A session's id takes slashes: without this, another method would look for a session of that longer name."""
-    raise HTTPException(405, f"POST the question to /v1/sessions/{session}/query", {"allow": "POST"})
 
 
 async def answer_query(state: ApiState, query: Query) -> AnswerBody:

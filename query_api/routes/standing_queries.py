@@ -7,8 +7,9 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from query_api.bodies import read_body
 from query_api.errors import ApiError
-from query_api.schemas import Deleted, StandingBody, StandingList, decode, request_body, responses
+from query_api.schemas import Deleted, StandingBody, StandingList, request_body, responses
 from query_api.state import checked_id, reply_json, state_of
 from stream_engine.messages import Done, StandingDelete, StandingQueries, StandingQuery, StandingRequest
 
@@ -19,14 +20,14 @@ router = APIRouter(prefix=PATH, tags=["standing queries"])
 @router.post(
     "",
     status_code=201,
-    responses=responses(StandingQuery, 409, 413, 422, 503, status=201),
+    responses=responses(StandingQuery, 409, 413, 415, 422, 503, status=201),
     openapi_extra=request_body(StandingBody),
     summary="Register a standing query",
 )
 async def register(request: Request) -> Response:
     """201 once the engine has applied it: from then on every commit of a matching session evaluates it."""
     state = state_of(request)
-    body = decode(StandingBody, await request.body())
+    body = await read_body(request, StandingBody)
     state.questions.require_supported(state.questions.route(body.question, body.session))
     reply = await state.ask(body.message(), StandingQueries)
     query = reply.queries[0]

@@ -18,6 +18,7 @@ import pytest
 import uvicorn
 
 from query_api.app import create_app
+from query_api.protocol import Protocol
 from stream_engine.board import BoardMeta, BoardWriter, SessionHandle, SlotRecord
 from stream_engine.calibration import Knots
 from stream_engine.config import ApiSettings, BoardSettings, Config, RiskSettings, TransportSettings
@@ -180,6 +181,7 @@ class Service:
     http: httpx.Client
     engine: ScriptedEngine
     board: Board | None
+    end_streams: Callable[[], None]
 
     def close_board(self) -> None:
         """As an engine does that stops."""
@@ -228,7 +230,7 @@ def make_service(folder: Path) -> Iterator[Callable[..., Service]]:
         listener = socket.create_server(("127.0.0.1", 0))
         app = create_app(config)
         server = uvicorn.Server(
-            uvicorn.Config(app, loop="uvloop", http="httptools", ws="none", lifespan="on", log_level="warning")
+            uvicorn.Config(app, loop="uvloop", http=Protocol, ws="none", lifespan="on", log_level="warning")
         )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
@@ -243,7 +245,7 @@ def make_service(folder: Path) -> Iterator[Callable[..., Service]]:
         started.append(client.close)
         while not server.started:
             time.sleep(0.005)
-        service = Service(config, client, engine, kept)
+        service = Service(config, client, engine, kept, app.state.api.events.end_streams)
         started.append(service.close_board)
         return service
 

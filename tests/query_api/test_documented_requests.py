@@ -9,11 +9,14 @@ import subprocess
 import pytest
 
 from stream_engine.messages import (
+    Done,
     Query,
+    SessionDelete,
     Sessions,
     SessionsRequest,
     Snapshot,
     SnapshotRequest,
+    StandingDelete,
     StandingPut,
     StandingQueries,
     StandingQuery,
@@ -39,6 +42,7 @@ def test_a_documented_request_is_served(service: Service, command: CommandLine) 
     service.engine.on[Query] = lambda query: answer(session=query.session, question=query.question)
     service.engine.on[SessionsRequest] = lambda _: Sessions(())
     service.engine.on[SnapshotRequest] = lambda _: Snapshot(0, ())
+    service.engine.on[SessionDelete] = service.engine.on[StandingDelete] = lambda _: Done("")
     service.engine.on[StandingPut] = lambda _: StandingQueries((standing,))
     service.engine.on[StandingRequest] = lambda _: StandingQueries((standing,))
     words = [SERVED.sub(str(service.http.base_url).rstrip("/"), word) for word in command.words[1:]]

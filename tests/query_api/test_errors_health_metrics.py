@@ -61,7 +61,7 @@ def test_live_needs_no_engine(make_service):
 def test_a_question_is_posted(service, method):
     reply = service.http.request(method, "/v1/sessions/BTC%2FUSD/query")
 
-    assert (reply.status_code, reply.headers["allow"]) == (405, "POST")
+    assert (reply.status_code, reply.headers["allow"]) == (405, "OPTIONS, POST")
     assert reply.json()["error"]["type"] == "method_not_allowed"
     assert service.engine.of(SessionsRequest) == []
 

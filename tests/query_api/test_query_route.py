@@ -412,7 +412,7 @@ def test_a_wrong_body_is_422_that_names_the_field(service, body, param):
     assert error.get("param") == param
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"question=x", b'{"question": "\xff"}'])
+@pytest.mark.parametrize("content", [b"", b"{", b"question=x"])
 def test_a_body_that_is_not_json_is_422(service, content):
     reply = service.http.post("/v1/sessions/AAPL/query", content=content)
 
