@@ -11,8 +11,8 @@ from enum import Enum
 import msgspec
 
 from query_api.metrics import ApiMetrics
-from query_api.schemas import AnswerChangedBody, CommittedBody, RiskChangedBody, untagged
-from stream_engine.messages import AnswerChanged, Committed, Event, EventEnvelope, RiskChanged
+from query_api.schemas import AnswerChangedBody, CommittedBody, NotEvaluatedBody, RiskChangedBody, untagged
+from stream_engine.messages import Committed, Event, EventEnvelope, NotEvaluated, RiskChanged
 from stream_engine.transport import EngineClient
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class EventFilter:
             return self.query is None
         if self.session is not None and event.session != self.session:
             return False
-        return self.query is None or (isinstance(event, AnswerChanged) and event.query == self.query)
+        return self.query is None or (not isinstance(event, Committed) and event.query == self.query)
 
 
 class SubscriptionEnded(Exception):
@@ -178,6 +178,8 @@ def encode_event(envelope: EventEnvelope) -> Frame:
 def named_body(event: Event) -> tuple[str, msgspec.Struct]:
     if isinstance(event, Committed):
         return "committed", untagged(CommittedBody, event)
+    if isinstance(event, NotEvaluated):
+        return "not_evaluated", untagged(NotEvaluatedBody, event)
     if isinstance(event, RiskChanged):
         return "risk_changed", untagged(RiskChangedBody, event)
     return "answer_changed", untagged(AnswerChangedBody, event)

@@ -13,6 +13,7 @@ from stream_engine.messages import (
     AnswerChanged,
     CalibrationReport,
     Committed,
+    NotEvaluated,
     OffsetBound,
     PathRequest,
     Query,
@@ -111,6 +112,10 @@ class CommittedBody(Committed, frozen=True, tag=False):
     """Data of a ``committed`` event."""
 
 
+class NotEvaluatedBody(NotEvaluated, frozen=True, tag=False):
+    """Data of a ``not_evaluated`` event: a standing query with ``on: commit`` has no answer of this commit."""
+
+
 class RiskChangedBody(RiskChanged, frozen=True, tag=False):
     """Data of a ``risk_changed`` event: risk control has raised a class's tau, or closed its fast path."""
 
@@ -198,6 +203,7 @@ _DOCUMENTED = (
     AnswerBody,
     AnswerChangedBody,
     CommittedBody,
+    NotEvaluatedBody,
     RiskChangedBody,
     CalibrationReport,
     ConnectedBody,

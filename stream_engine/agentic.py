@@ -19,7 +19,8 @@ class TurnRefused(ValueError):
 
 
 class Turns:
-    """Takes turns in. ``open_session`` creates a pushed session."""
+    """Takes turns in. ``open_session`` creates a pushed session; ``overtaken`` is told of one whose version goes
+    by with the turn."""
 
     def __init__(
         self,
@@ -31,6 +32,7 @@ class Turns:
         queries: QueryDesk,
         publication: Publication,
         open_session: Callable[[str], Session],
+        overtaken: Callable[[Session], None],
     ) -> None:
         self._builder = builder
         self._runner = runner
@@ -40,6 +42,7 @@ class Turns:
         self._queries = queries
         self._publication = publication
         self._open_session = open_session
+        self._overtaken = overtaken
 
     def append(self, session_id: str, tokens: tuple[int, ...]) -> Session:
         """Extend a pushed session by durable tokens; it is opened where it does not exist. Raises TurnRefused."""
@@ -83,6 +86,7 @@ class Turns:
     def _extend(self, session: Session, tokens: tuple[int, ...], computed: int = 0) -> None:
         """A turn is live as soon as it is taken: no answer of before it is given any more, here or by a reader of
         the board."""
+        self._overtaken(session)
         session.append_turn(tokens, computed)
         self._publication.invalidated(session)
         self._queries.restart(session.id)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from stream_engine.freshness import age_of
 from stream_engine.gate import GateDecision
 from stream_engine.instants import NO_TIME, event_time
-from stream_engine.messages import Answer, AnswerChanged, PathTaken, Query, StandingQuery
+from stream_engine.messages import Answer, AnswerChanged, NotEvaluated, PathTaken, Query, StandingQuery
 from stream_engine.model.rendering import Builder
 from stream_engine.ready import Evidence, ReadyDistribution, StateFlag
 from stream_engine.session import Session, SessionState
@@ -105,6 +105,22 @@ def build_evaluation(
         partition=source.partition if source else None,
         offset=session.offset if source else None,
         event_time=event_time(session.event_time_us),
+    )
+
+
+def build_missed(query: StandingQuery, session: Session, reason: str) -> NotEvaluated:
+    """The present version goes by without an evaluation of ``query``."""
+    source = session.source
+    return NotEvaluated(
+        session.id,
+        query.id,
+        query.question,
+        reason,
+        session.version,
+        source.topic if source else None,
+        source.partition if source else None,
+        session.offset if source else None,
+        event_time(session.event_time_us),
     )
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from uuid import uuid4
 
 from stream_engine.agentic import Turns
-from stream_engine.answers import build_evaluation
+from stream_engine.answers import build_evaluation, build_missed
 from stream_engine.budget import BudgetShape, CellBudget
 from stream_engine.config import EngineSettings, RiskSettings
 from stream_engine.entry import (
@@ -54,6 +54,7 @@ COUNTERS = (
     "queries_shed_total", "queries_expired_total",
     "questions_promoted_total", "questions_demoted_total", "promoted_reads_total",
     "swaps_total", "swaps_prepared_total", "evictions_total", "batches_refused_total",
+    "evaluations_missed_total",
 )  # fmt: skip
 """Exported from the start: a counter that first appears with its first event hides that event from ``rate()``."""
 
@@ -139,6 +140,7 @@ class Engine:
             self.queries,
             publication,
             lambda session_id: self._open_session(session_id, None),
+            lambda session: self._missed(session, session.owed, "overtaken"),
         )
         self._planner = Planner(
             settings,
@@ -359,6 +361,7 @@ class Engine:
             position = len(session.tokens) + len(entry.tokens)
             session.ready[entry.key] = ready_distribution(distributions[entry.key], position)
             session.branches.append(ResidentBranch(entry.tokens, branch.cell))
+            session.owed.discard(entry.key)
         self.counters["prepositions_total"] += len(one.riders)
         if one.commit is not None and reached:
             self._commit(one)
@@ -392,6 +395,8 @@ class Engine:
         self.counters["commits_total"] += 1
         if not was_rebuilding or commit.taken:  # a replay alone emits nothing
             self._emit(_committed(session))
+            self._missed(session, [entry.key for entry in one.skipped], "no_room")
+        session.owed = {entry.key for entry in one.deferred if entry.every_commit}
         self._evaluate(session, one.riders)
         self.ingest.settled(commit)
         self.scheduler.commit_done(commit)
@@ -409,6 +414,13 @@ class Engine:
         for query in self.standing.matching(session.id):
             if query.question in questions:
                 self._evaluate_query(query, session)
+
+    def _missed(self, session: Session, keys: Collection[str], reason: str) -> None:
+        """The present version is not evaluated for these questions: whoever asked for every commit is told."""
+        for query in self.standing.matching(session.id) if keys else ():
+            if query.on == "commit" and query.question in keys:
+                self.counters["evaluations_missed_total"] += 1
+                self._emit(build_missed(query, session, reason))
 
     def _evaluate_query(self, query: StandingQuery, session: Session) -> None:
         evaluation = build_evaluation(query, session, session.ready[query.question], self._certain)

@@ -25,6 +25,7 @@ class PlannedSession:
     """One session's part of a step. ``base`` is None for a commit that runs no tokens (tokens-only session).
     ``commit`` is set when this step begins or continues one; ``second`` when the segment fills the second
     slab instead of the live one. ``refused`` are queries whose entry is too long for the session's share. With a
+    ``deferred`` entries run alone later, ``skipped`` ones not at all at this version. With a
     ``check`` the one branch is that of an earlier boundary, and nothing of the session changes."""
 
     session: Session
@@ -34,6 +35,7 @@ class PlannedSession:
     second: bool = False
     riders: list[Entry] = field(default_factory=list)
     deferred: tuple[Entry, ...] = ()
+    skipped: tuple[Entry, ...] = ()
     queries: list[QueryWork] = field(default_factory=list)
     refused: list[QueryWork] = field(default_factory=list)
     branches: list[Branch] = field(default_factory=list)
@@ -123,9 +125,14 @@ class Planner:
         entries = self._entries(session)
         wanted = any(entry.kind is EntryKind.STANDING for entry in entries)
         base = self._residence(step, session, wanted)
-        if base is None and step.planned and any(entry.every_commit for entry in entries):
-            return  # all cells are in this step: the next one evaluates what asked for every commit
+        if base is None and any(entry.every_commit for entry in entries):
+            return  # all cells are at work: a later step evaluates what asked for every commit
         if not commit.started:
+            owed = [entry for entry in entries if entry.key in session.owed]
+            if owed and base is not None:
+                self._plan_alone(step, session, base, owed)
+                if session.id in step.planned:
+                    return  # its evaluation comes before the next version
             self._take(session, commit)
         if base is None or commit.late_only:
             step.add(PlannedSession(session, None, commit=commit))
@@ -137,11 +144,9 @@ class Planner:
         session.scratch_end = live_end
         if not planned.reaches_end:
             return
-        if self._settings.preposition != "fused":
-            planned.deferred = entries
-            return
+        fused = self._settings.preposition == "fused"
         riders = choose_riders(
-            entries,
+            [entry for entry in entries if fused or entry.every_commit],
             headroom=self._budget.shape.headroom(live_end),
             step_room=step.room,
             query_waits=bool(self._scheduler.queries),
@@ -151,7 +156,8 @@ class Planner:
         )
         self._count_skips(riders.skipped)
         session.deferrals = session.deferrals + 1 if riders.gave_way else 0
-        planned.deferred = riders.deferred
+        alone = [entry for entry in entries if not (fused or entry.every_commit)]
+        planned.deferred, planned.skipped = (*riders.deferred, *alone), riders.skipped
         self._place_riders(step, planned, riders.riding)
 
     def _take(self, session: Session, commit: CommitWork) -> None:
@@ -232,6 +238,11 @@ class Planner:
         elif base is None or not session.current or not due:
             self._scheduler.lanes[lane].pop(session_id)
             return
+        if self._plan_alone(step, session, base, due):
+            self._scheduler.lanes[lane].pop(session_id)
+
+    def _plan_alone(self, step: _Step, session: Session, base: int, due: list[Entry]) -> bool:
+        """Entries in a pass that commits nothing. True where none of them is left for another one."""
         append = tuple(session.tokens[session.resident : session.resident + step.room])
         planned = PlannedSession(session, base, append)
         live_end = session.resident + len(append)
@@ -239,7 +250,7 @@ class Planner:
             session.scratch_end = live_end
             step.add(planned)
         if not planned.reaches_end:
-            return
+            return False
         headroom = self._budget.shape.headroom(live_end)
         riders = choose_riders(
             due,
@@ -251,11 +262,9 @@ class Planner:
             deferrals=0,
             max_deferrals=1,
         )
-        if not riders.deferred:
-            self._scheduler.lanes[lane].pop(session_id)
         self._count_skips(riders.skipped)
         if not riders.riding:
-            return
+            return not riders.deferred
         needed = sum(len(entry.tokens) for entry in riders.riding)
         if session.scratch_end + needed > live_end + headroom:
             session.forget_branches()
@@ -263,6 +272,7 @@ class Planner:
         if not append:
             step.add(planned)
         self._place_riders(step, planned, riders.riding)
+        return not riders.deferred
 
     def _plan_check(self, step: _Step, work: CheckWork) -> None:
         """The full path of an earlier boundary. Its cells are free again after the step, so an answer of several

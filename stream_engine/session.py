@@ -82,6 +82,8 @@ class Session:
     ``timestamp_ms`` is the newest applied record's own stamp, not the largest seen: a later honest one counts.
     ``floor`` is the offset of the first record that the window last handed out for the compacted topic does
     not hold: where a rebuild has to start reading for this session; None where it needs no record.
+    ``owed`` are keys of standing queries that asked for every commit and were not evaluated at the present version
+    yet.
     ``window_due`` asks for a new window. ``gap_end`` is where the log began when records before it had aged
     out.
     """
@@ -101,6 +103,7 @@ class Session:
     scratch_end: int = 0
     ready: dict[str, ReadyDistribution] = field(default_factory=dict)
     deferrals: int = 0
+    owed: set[str] = field(default_factory=set)
     swaps: int = 0
     second: SecondSlab | None = None
     awaiting_tool: bool = False
@@ -221,6 +224,7 @@ class Session:
     def invalidate(self) -> None:
         """Nothing that was computed from the present log may be used any more."""
         self.ready.clear()
+        self.owed.clear()
         self.forget_branches()
 
     def check_integrity(self) -> None:

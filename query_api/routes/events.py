@@ -48,7 +48,7 @@ class EventStream(EventSourceResponse):
     responses={
         200: {
             "description": "`connected`, the newest answers as `answer_changed`, then `answer_changed`, "
-            "`committed`, `risk_changed` and `heartbeat`; `gap` or `shutdown` is a last event. "
+            "`committed`, `not_evaluated`, `risk_changed` and `heartbeat`; `gap` or `shutdown` is a last event. "
             "Ids are `boot:sequence`.",
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
         },

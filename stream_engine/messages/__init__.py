@@ -43,6 +43,7 @@ from stream_engine.messages.events import (
     Committed,
     Event,
     EventEnvelope,
+    NotEvaluated,
     RiskChanged,
 )
 from stream_engine.messages.records import (
@@ -121,6 +122,7 @@ __all__ = [
     "Event",
     "EventEnvelope",
     "FromEngine",
+    "NotEvaluated",
     "OffsetBound",
     "PartitionStatus",
     "PathRequest",

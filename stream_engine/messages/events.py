@@ -1,4 +1,4 @@
-"""What the engine tells everyone: commits, standing-query answers, and a gate that risk control has moved."""
+"""What the engine tells everyone: commits, standing-query answers (or why there is none), and a moved gate."""
 
 from __future__ import annotations
 
@@ -50,6 +50,21 @@ class AnswerChanged(msgspec.Struct, frozen=True, tag=True):
     event_time: Name | None
 
 
+class NotEvaluated(msgspec.Struct, frozen=True, tag=True):
+    """A standing query that asked for every commit was not evaluated at this one: its question has no room beside
+    the session's data (``no_room``), or a turn came before its evaluation (``overtaken``)."""
+
+    session: str
+    query: str
+    question: str
+    reason: str
+    session_version: int
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    event_time: str | None
+
+
 class RiskChanged(msgspec.Struct, frozen=True, tag=True):
     """Checked fast answers of a class differ too often: its tau was raised, or its fast path closed. ``tau`` and
     ``open`` apply from now on; counts, bounds and ``evidence`` are those that led here, under ``tau_before``."""
@@ -69,7 +84,7 @@ class RiskChanged(msgspec.Struct, frozen=True, tag=True):
     threshold: Finite
 
 
-Event = Committed | AnswerChanged | RiskChanged
+Event = Committed | AnswerChanged | NotEvaluated | RiskChanged
 
 
 class EventEnvelope(msgspec.Struct, frozen=True, array_like=True):

@@ -1,0 +1,28 @@
+"""A standing query that has no answer of a commit is told so on its stream, and on no other query's."""
+
+from __future__ import annotations
+
+from stream_engine.messages import NotEvaluated, Snapshot
+
+from .conftest import Service, changed
+from .test_event_stream import serve_snapshots, stream
+
+MISSED = NotEvaluated("AAPL", "q1", "What is the trend?", "no_room", 41, "market.bars", 0, 40, None)
+
+
+def test_a_missed_evaluation_is_an_event_of_its_session_and_query(service: Service) -> None:
+    serve_snapshots(service, Snapshot(0, ()))
+    with (
+        stream(service, session="AAPL") as of_session,
+        stream(service, query="q1") as of_query,
+        stream(service, query="q2") as of_another,
+    ):
+        for one in (of_session, of_query, of_another):
+            one.next()
+        service.engine.publish(1, MISSED)
+        for one in (of_session, of_query):
+            name, data, _ = one.skip_heartbeats()
+            assert name == "not_evaluated"
+            assert (data["query"], data["reason"], data["session_version"]) == ("q1", "no_room", 41)
+        service.engine.publish(2, changed(query="q2"))
+        assert of_another.skip_heartbeats()[0] == "answer_changed"
