@@ -16,7 +16,7 @@ ENGINE_COUNTERS = {
     "step_seconds_total": "Time spent in forward passes",
     "prepositions_total": "Decision points decoded ahead",
     "prepositions_skipped_total": "Decision points left out of a step for want of cells",
-    "evaluations_missed_total": "Commits at which a standing query with `on: commit` was not evaluated, as it was told",
+    "evaluations_missed_total": "Commits at which a standing query with `on: commit` was not evaluated",
     "preposition_slots_total": "Decision points written to the ready board",
     "preposition_hits_total": "Decision points that a query read while valid, whatever the gate said (Eq. 8)",
     "preposition_wasted_total": "Decision points that were replaced before a query read them",
