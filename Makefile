@@ -5,11 +5,13 @@
 #   KAFKA_BOOTSTRAP_SERVERS=host:port   use this broker instead of starting one
 #   PYTEST_ARGS="-k board" passed to pytest
 #   CALIBRATE_ARGS="--windows 50 --simulated 500" passed to calibrate: fewer windows, sooner done
+#   RECORDING=tests/recorded/2   where `make recording` writes
 
 PYTHON ?=
 TORCH_BACKEND ?=
 PYTEST_ARGS ?=
 CALIBRATE_ARGS ?=
+RECORDING ?=
 
 UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
 BIN := .venv/bin

@@ -9,7 +9,11 @@ import pytest
 from markdown.extensions.toc import slugify
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = sorted(
+    file
+    for folder in ("", "docs", "stream_engine", "consumers", "query_api", "loadgen", "tests")
+    for file in ((ROOT / folder).rglob("*.md") if folder else ROOT.glob("*.md"))
+)
 ROOMS = ("stream_engine", "consumers", "query_api", "loadgen", "docgen", "docs", "tests", "deploy")
 NEWCOMERS = (
     "Where is the gate?",
