@@ -1,75 +1,66 @@
 """Bars from a file, in event-time order, ready to be published: what ``stream-engine produce`` reads.
 
-A file may be CSV with a header, JSON (a list of bars, wherever it lies), or JSON lines; each also gzipped. Times
-without an offset are taken as UTC, dates as their midnight. Values that are no numbers are passed on as they are:
-the consumer's dead-letter topic shows what is wrong with them.
+A file may be CSV with a header, JSON (a list of bars, wherever it lies), or JSON lines; each also gzipped. Values
+that are no numbers are passed on as they are: the consumer's dead-letter topic shows what is wrong with them.
 """
 
 from __future__ import annotations
 
 import gzip
 import importlib.util
-import math
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import polars as pl
 
-from consumers.records import ALIASES
-from consumers.times import time_us
+from consumers.columns import DAY_US
+from consumers.feed_columns import PRICES, check_zone, columns_of, field_of, number_reader, volume_of
+from consumers.feed_times import DateOrder, FeedError, joined, kind_of, read_times
+from stream_engine.instants import rfc3339
 from stream_engine.messages.bounds import UNREADABLE
 
 FeedBar = tuple[str, dict[str, Any]]
 """The symbol, and the bar as it is published."""
+Tell = Callable[[str], None]
 
-_PRICES = ("open", "high", "low", "close")
-_REQUIRED = {*_PRICES, "time"}
-_FILE_ALIASES = {
-    "date": "time",
-    "datetime": "time",
-    "date time": "time",
-    "open time": "time",
-    "open_time": "time",
-    "ticker": "symbol",
-    "pair": "symbol",
-}
-_DATE = r"^(\d{4}-\d{2}-\d{2})$"
-_COMPACT_DATE = r"^((?:19|20)\d{2})([01]\d)([0-3]\d)$"
-_NO_SECONDS = r"^(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2})$"
-_NO_OFFSET = r"^(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:[.]\d+)?)$"
-
-
-class FeedError(ValueError):
-    """The file holds no bars that can be read; the message says what was looked for."""
+_Row = Mapping[str, Any]
+_HEADER_WITHIN = 10
+"""Lines among which a header is looked for: some vendors write a title above it."""
 
 
 def read_bars(
-    path: Path, symbol: str | None = None, left_out: Callable[[int], None] = lambda _: None
+    path: Path, symbol: str | None = None, tell: Tell = lambda _: None, dates: DateOrder | None = None
 ) -> list[FeedBar]:
-    """All bars of a file in event-time order across symbols. ``symbol`` is used for bars that name none.
+    """All bars of a file in event-time order across symbols, one of each time. ``symbol`` is used for bars that
+    name none, ``dates`` for dates that may be read in two ways.
 
-    Rows without any price are left out; ``left_out`` is called with their number. Raises FeedError, or OSError
-    where the file cannot be read."""
+    ``tell`` is called with a sentence for rows that are left out. Raises FeedError, or OSError where the file
+    cannot be read."""
     data = path.read_bytes()
     if data[:2] == b"\x1f\x8b":
         try:
             data = gzip.decompress(data)
         except (OSError, EOFError) as error:
             raise FeedError(f"{path.name}: not a whole gzip file: {error}") from error
-    is_json = data.lstrip()[:1] in (b"{", b"[")
-    found = list(_json_rows(data, path.name) if is_json else _csv_rows(data, path.name))
-    rows = [row for row in found if any(row.get(name) not in (None, "") for name in _PRICES)]
-    if not rows:
+    text = _text(data, path.name)
+    found = list(_json_rows(text, path.name) if text.lstrip()[:1] in ("{", "[") else _csv_rows(text, path.name))
+    if not found:
         raise FeedError(f"{path.name}: no bars found: each needs open, high, low, close and a time")
-    left_out(len(found) - len(rows))
-    for row in rows:
-        row["symbol"] = str(row.get("symbol") or symbol or "").strip()
-        if not row["symbol"]:
-            raise FeedError(f"{path.name}: no column or field names the symbol: give one with --symbol")
-    return _in_order(rows, path.name)
+    names = list(dict.fromkeys(name for row, _ in found for name in row))
+    columns = columns_of(names)
+    taken = [(row, own) for row, own in found if any(_value(row, columns[name]) is not None for name in PRICES)]
+    if not taken:
+        raise FeedError(f"{path.name}: no bars found: each needs open, high, low, close and a time")
+    if len(found) > len(taken):
+        tell(f"{len(found) - len(taken)} rows without any price are left out")
+    symbols = [str(_value(row, columns.get("symbol", ())) or own or symbol or "").strip() for row, own in taken]
+    if not all(symbols):
+        raise FeedError(f"{path.name}: no column or field names the symbol: give one with --symbol")
+    rows = [row for row, _ in taken]
+    stamps = _stamps(rows, columns["time"], path.name, dates)
+    return _in_order(symbols, stamps, _numbers(rows, columns, symbols, path.name), path.name, tell)
 
 
 def sample_bars() -> list[FeedBar]:
@@ -82,31 +73,55 @@ def sample_bars() -> list[FeedBar]:
     return read_bars(Path(spec.submodule_search_locations[0]) / "_data" / "stocks.csv.gz")
 
 
-def _csv_rows(data: bytes, name: str) -> Iterator[dict[str, Any]]:
-    try:
-        frame = pl.read_csv(data, infer_schema=False)
-    except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
-        raise FeedError(f"{name}: neither JSON nor CSV: {str(error).splitlines()[0]}") from error
-    named: dict[str, str] = {}
-    for column in frame.columns:
-        field = _field(column)
-        if field is not None and field not in named.values():
-            named[column] = field
-    missing = _REQUIRED - set(named.values())
-    if missing:
+def _text(data: bytes, name: str) -> str:
+    """As programs on Windows write text, too: with a mark in front, in UTF-16, in its old western code page."""
+    coding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    for tried in (coding, "cp1252"):
+        try:
+            return data.decode(tried)
+        except UnicodeDecodeError:
+            continue
+    raise FeedError(f"{name}: neither JSON nor CSV: it is no text in UTF-8")
+
+
+def _csv_rows(text: str, name: str) -> Iterator[tuple[_Row, str | None]]:
+    lines = text.splitlines()
+    first = [(number, line) for number, line in enumerate(lines) if line.strip()][:_HEADER_WITHIN]
+    if not first:
+        raise FeedError(f"{name}: neither JSON nor CSV: it is empty")
+    number, header = next(((number, line) for number, line in first if _is_header(_cells(line))), first[0])
+    cells = _cells(header)
+    if missing := sorted({*PRICES, "time"} - columns_of(cells).keys()):
         raise FeedError(
-            f"{name}: no column for {', '.join(sorted(missing))}; "
-            f"its first line reads {', '.join(frame.columns)[:200]}"
+            f"{name}: no column for {', '.join(missing)}; its first line reads {', '.join(cells)[:200]}: "
+            "name the columns there, such as date,time,open,high,low,close,volume"
         )
-    yield from frame.select(pl.col(column).alias(field) for column, field in named.items()).iter_rows(named=True)
-
-
-def _json_rows(data: bytes, name: str) -> Iterator[dict[str, Any]]:
     try:
-        documents = [msgspec.json.decode(data)]
+        body = "\n".join(lines[number:]).encode()
+        frame = pl.read_csv(body, infer_schema=False, separator=_separator(header))
+    except pl.exceptions.PolarsError as error:
+        raise FeedError(f"{name}: neither JSON nor CSV: {str(error).splitlines()[0]}") from error
+    yield from ((row, None) for row in frame.iter_rows(named=True))
+
+
+def _separator(line: str) -> str:
+    return max(",;\t|", key=line.count)
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip().strip('"') for cell in line.split(_separator(line))]
+
+
+def _is_header(cells: Sequence[str]) -> bool:
+    return columns_of(cells).keys() >= {*PRICES, "time"}
+
+
+def _json_rows(text: str, name: str) -> Iterator[tuple[_Row, str | None]]:
+    try:
+        documents = [msgspec.json.decode(text)]
     except UNREADABLE:
         documents = []
-        for number, line in enumerate(data.splitlines(), start=1):
+        for number, line in enumerate(text.splitlines(), start=1):
             if line.strip():
                 try:
                     documents.append(msgspec.json.decode(line))
@@ -116,75 +131,92 @@ def _json_rows(data: bytes, name: str) -> Iterator[dict[str, Any]]:
         yield from _bars_within(document, None)
 
 
-def _bars_within(node: Any, symbol: str | None) -> Iterator[dict[str, Any]]:
-    """Every object with named prices and a time, however deep. A name beside the list (``ticker``), or the key
-    under ``bars`` that leads to it, is the symbol of bars that have none."""
+def _bars_within(node: Any, symbol: str | None) -> Iterator[tuple[_Row, str | None]]:
+    """Every object with named prices and a time, however deep, and the symbol of those that name none: a name
+    beside the list (``ticker``), or the key under ``bars`` that leads to it."""
     if isinstance(node, list):
         for item in node:
             yield from _bars_within(item, symbol)
     elif isinstance(node, dict):
-        fields = {field: value for name, value in node.items() if (field := _field(name)) is not None}
-        own = fields.get("symbol")
-        symbol = own if isinstance(own, str) else symbol
-        if fields.keys() >= _REQUIRED:
-            yield {**fields, "symbol": symbol}
+        if _is_header(list(node)):
+            yield node, symbol
             return
+        own = (value for name, value in node.items() if field_of(name) == "symbol" and isinstance(value, str))
+        symbol = next(own, symbol)
         for name, child in node.items():
-            if name == "bars" and isinstance(child, dict) and _field(next(iter(child), "")) is None:
+            if name == "bars" and isinstance(child, dict) and not _is_header(list(child)):
                 for key, bars in child.items():
                     yield from _bars_within(bars, key)
             else:
                 yield from _bars_within(child, symbol)
 
 
-def _field(name: str) -> str | None:
-    """One-letter names differ by case (Binance: t opens, T closes); words do not."""
-    if name in ALIASES:
-        return ALIASES[name]
-    word = name.strip().lower()
-    return None if len(word) == 1 else ALIASES.get(word) or _FILE_ALIASES.get(word)
+def _value(row: _Row, columns: Sequence[str]) -> Any:
+    """Of the first of the columns that the row has; None where it is empty."""
+    value = next((row[name] for name in columns if name in row), None)
+    return None if isinstance(value, str) and not value.strip() else value
 
 
-def _in_order(rows: list[dict[str, Any]], name: str) -> list[FeedBar]:
-    times = [row["time"] for row in rows]
-    frame = pl.DataFrame(
-        {
-            "integer": [t if type(t) is int else None for t in times],
-            "decimal": [t if type(t) is float else None for t in times],
-            "text": [t if isinstance(t, str) else None for t in times],
-        },
-        schema={"integer": pl.Int64, "decimal": pl.Float64, "text": pl.String},
-        strict=False,
-    )
-    text = (
-        pl.col("text")
-        .str.strip_chars()
-        .str.replace(_COMPACT_DATE, "${1}-${2}-${3}")
-        .str.replace(_DATE, "${1}T00:00")
-        .str.replace(_NO_SECONDS, "${1}:00")
-        .str.replace(_NO_OFFSET, "${1}Z")
-    )
-    stamps = frame.select(time_us(pl.col("integer"), pl.col("decimal"), text)).to_series().to_list()
-    for number, (stamp, shown) in enumerate(zip(stamps, times, strict=True), start=1):
-        if stamp is None:
-            raise FeedError(f"{name}: bar {number}: {shown!r} is neither a date, an RFC 3339 time nor an epoch")
-    order = sorted(range(len(rows)), key=stamps.__getitem__)
-    return [(rows[i]["symbol"], _published(rows[i], stamps[i])) for i in order]
+def _stamps(rows: list[_Row], columns: list[str], name: str, dates: DateOrder | None) -> list[int]:
+    """One column is the time, or a date and a clock are. Two whole times have to be the same."""
+
+    def where(number: int) -> str:
+        return f"{name}: bar {number + 1}"
+
+    kinds: dict[str, list[str]] = {"whole": [], "date": [], "clock": []}
+    for column in columns:
+        if any(row.get(column) not in (None, "") for row in rows):
+            kinds[kind_of(row.get(column) for row in rows)].append(column)
+    if kinds["whole"]:
+        stamps: list[int] = []
+        for column in kinds["whole"]:
+            values = [row.get(column) for row in rows]
+            check_zone(column, values)
+            read = read_times(values, dates, where)
+            if stamps and read != stamps:
+                both = f"{kinds['whole'][0]!r} and {column!r}"
+                raise FeedError(f"{name}: {both} are different times: keep one of them")
+            stamps = read
+        for column in kinds["date"]:
+            days = read_times([row.get(column) for row in rows], dates, where)
+            if any(not -DAY_US <= stamp - day < 2 * DAY_US for stamp, day in zip(stamps, days, strict=True)):
+                both = f"{kinds['whole'][0]!r} and {column!r}"
+                raise FeedError(f"{name}: {both} are of different days: keep one of them")
+        return stamps
+    if len(kinds["date"]) != 1 or len(kinds["clock"]) > 1:
+        shown = ", ".join(repr(column) for column in columns)
+        raise FeedError(f"{name}: {shown}: one column has to hold the time, or one the date and one the clock")
+    values = [row.get(kinds["date"][0]) for row in rows]
+    if kinds["clock"]:
+        clocks = [row.get(kinds["clock"][0]) for row in rows]
+        check_zone(kinds["clock"][0], clocks)
+        values = joined(values, clocks)
+    return read_times(values, dates, where)
 
 
-def _published(row: dict[str, Any], stamp: int) -> dict[str, Any]:
-    time = datetime.fromtimestamp(stamp // 1_000_000, UTC).replace(microsecond=stamp % 1_000_000)
-    bar = {"symbol": row["symbol"], "ts": time.isoformat().replace("+00:00", "Z")}
-    return bar | {name: _number(row.get(name)) for name in (*_PRICES, "volume")}
+def _numbers(
+    rows: list[_Row], columns: Mapping[str, list[str]], symbols: list[str], name: str
+) -> list[dict[str, Any]]:
+    volume = volume_of(columns.get("volume", []), rows, symbols[0])
+    taken = [*(columns[price] for price in PRICES), [] if volume is None else [volume]]
+    values = [[_value(row, one) for one in taken] for row in rows]
+    read = number_reader((value for row in values for value in row if isinstance(value, str)), name)
+    return [dict(zip((*PRICES, "volume"), map(read, row), strict=True)) for row in values]
 
 
-def _number(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    if not value.strip():
-        return None
-    try:
-        number = float(value)
-    except ValueError:
-        return value
-    return number if math.isfinite(number) else value  # JSON has no NaN: the text shows what the file holds
+def _in_order(
+    symbols: list[str], stamps: list[int], numbers: list[dict[str, Any]], name: str, tell: Tell
+) -> list[FeedBar]:
+    """One bar of a symbol and time: the last of several, as a session would keep it."""
+    rows = list(zip(symbols, stamps, numbers, strict=True))
+    last = {(symbol, stamp): bar for symbol, stamp, bar in rows}
+    exact = {(symbol, stamp, *map(str, bar.values())) for symbol, stamp, bar in rows}
+    if len(last) * 2 < len(exact):
+        raise FeedError(
+            f"{name}: {len(exact)} bars have only {len(last)} different times: is their clock, or their symbol, "
+            "in a column whose name is not known (date, time, symbol)?"
+        )
+    if len(last) < len(rows):
+        tell(f"{len(rows) - len(last)} rows repeat the time of another row of their symbol: the last one is kept")
+    ordered = sorted(last.items(), key=lambda one: one[0][1])
+    return [(symbol, {"symbol": symbol, "ts": rfc3339(stamp), **bar}) for (symbol, stamp), bar in ordered]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -21,6 +22,11 @@ from stream_engine.config import ConfigError
     help="Bars a second over all symbols; 0: as fast as the broker takes them.",
 )
 @click.option("--symbol", help="Symbol of bars that name none.")
+@click.option(
+    "--dates",
+    type=click.Choice(["day-first", "month-first"]),
+    help="How to read 03/04/2025, where no date of the file tells.",
+)
 @click.option("--limit", type=click.IntRange(1), help="Only the last N bars.")
 @click.option("--topic", help="Default: [kafka] bars_topic of the settings.")
 @click.pass_obj
@@ -30,13 +36,15 @@ def produce(
     sample: bool,
     speed: float,
     symbol: str | None,
+    dates: Literal["day-first", "month-first"] | None,
     limit: int | None,
     topic: str | None,
 ) -> None:
     """Publish the bars of FILE in event-time order.
 
     FILE is CSV with a header, JSON or JSON lines, plain or gzipped, with the usual names: open or o, high, low,
-    close, volume; time, ts, date or datetime; symbol or ticker. The topic is made where it is absent.
+    close, volume; time, ts, date or datetime, or a date and a time; symbol or ticker. Times without an offset are
+    taken as UTC. The topic is made where it is absent.
 
     \b
     Examples:
@@ -51,17 +59,17 @@ def produce(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from consumers.feed import FeedError, read_bars, sample_bars
+    from consumers.feed import read_bars, sample_bars
+    from consumers.feed_times import FeedError
     from consumers.publish import publish, refusals
     from consumers.topics import ensure_topics
 
-    def left_out(rows: int) -> None:
-        if rows:
-            click.echo(f"{rows} rows without any price are left out", err=True)
+    def tell(sentence: str) -> None:
+        click.echo(sentence, err=True)
 
     topic = topic or config.kafka.bars_topic
     try:
-        bars = sample_bars() if file is None else read_bars(file, symbol, left_out)
+        bars = sample_bars() if file is None else read_bars(file, symbol, tell, dates)
         bars = bars[-limit:] if limit else bars
         ensure_topics(config.kafka, timeout_s=5.0)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

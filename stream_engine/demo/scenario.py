@@ -15,7 +15,8 @@ import httpx
 from kafka.errors import KafkaError
 
 from consumers.client import BrokerUnreachable
-from consumers.feed import FeedBar, FeedError, sample_bars
+from consumers.feed import FeedBar, sample_bars
+from consumers.feed_times import FeedError
 from consumers.publish import publish
 from consumers.topics import open_admin, planned_topics
 from stream_engine.commands.http import request

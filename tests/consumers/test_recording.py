@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from consumers.feed import FeedError
+from consumers.feed_times import FeedError
 from consumers.reasons import RawRecord
 from consumers.recording import CHUNK, Recording, read_file, read_sample
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient
 
-from consumers.feed import FeedError
+from consumers.feed_times import FeedError
 from stream_engine.commands.options import Failure, Options
 from stream_engine.demo import scenario
 
