@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 
+from loadgen import client as module
 from loadgen.client import HttpClient, Reply, precise_loop
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
@@ -63,6 +65,32 @@ def test_requests_reuse_a_connection_and_replies_come_in_parts() -> None:
     assert server.connections == 1
     assert server.requests[0].startswith(b"POST /base/a%2Fb/query HTTP/1.1\r\nHost: 127.0.0.1:")
     assert server.requests[0].endswith(b"Content-Length: 2\r\n\r\n{}")
+
+
+def test_a_reply_is_timed_from_its_request_to_its_last_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock shows how far the server has come."""
+    progress = [0.0]
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: progress[0]))
+    replies: list[Reply] = []
+
+    class Slow(Server):
+        async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(2)
+            for number, part in enumerate((OK[:20], OK[20:-1], OK[-1:]), start=1):
+                progress[0] = float(number)
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(0.02)  # so that the parts come apart
+            writer.close()
+
+    async def ask(client: HttpClient) -> None:
+        await client.warm(1)
+        replies.append(await client.post("/", b"{}"))
+
+    talk(Slow([]), ask)
+    (reply,) = replies
+    assert (reply.body, reply.sent, reply.received) == (b"hi", 0.0, 3.0)
 
 
 def test_requests_at_a_time_have_connections_of_their_own() -> None:
