@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ class Service:
     """Engine and consumer of one deployment in threads, and the clients to look at them."""
 
     def __init__(self, bootstrap: str, prefix: str, folder: Path, **kafka: Any) -> None:
-        settings = {
+        settings: dict[str, Any] = {
             "bars_topic": prefix + "bars",
             "trades_topic": prefix + "trades",
             "windows_topic": prefix + "windows",
@@ -188,8 +189,11 @@ class Service:
             if given_up():
                 return number
             self.bars(key, range(number, number + 1))
-            until(lambda after=number + 1: self.version(key) >= after or given_up(), f"bar {number} is applied")
+            until(partial(self._applied, key, number + 1, given_up), f"bar {number} is applied")
         return number + 1
+
+    def _applied(self, key: str, version: int, given_up: Callable[[], bool]) -> bool:
+        return self.version(key) >= version or given_up()
 
     def alive(self, name: str) -> bool:
         return self._threads[name][1].is_alive()
@@ -228,7 +232,7 @@ class Service:
     def history(self, session: str, query: str, expected: Sequence[str]) -> list[AnswerRecord]:
         """The answers of a query once the last one is that of the last version; each change once, in order."""
         until(lambda: self.version(session) == len(expected) - 1, f"{session} has {len(expected) - 1} bars")
-        answers = until(
+        answers: list[AnswerRecord] = until(
             lambda: (found := self.answers(session, query)) and found[-1].answer == expected[-1] and found,
             f"{session}: {expected[-1]}",
         )

@@ -17,8 +17,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +181,11 @@ def listed(client: httpx.Client, what: str) -> dict[str, dict[str, Any]]:
     return {one["id"]: one for one in client.get(f"/v1/{what}").json()["data"]}
 
 
-def bars_and_questions(market: Market, client: httpx.Client, wordings: Iterable[str]) -> None:
+def has_come_to(client: httpx.Client, session: str, version: int) -> bool:
+    return bool(listed(client, "sessions")[session]["data_version"] == version)
+
+
+def bars_and_questions(market: Market, client: httpx.Client, wordings: Iterator[str]) -> None:
     """A bar each, then a question each, which the board answers and the engine checks."""
     sessions = {"AAPL": (0, 0.4, 180), "MSFT": (1, -0.3, 400)}
     for number in range(62, 96):
@@ -188,8 +193,8 @@ def bars_and_questions(market: Market, client: httpx.Client, wordings: Iterable[
             market.bar(key, plain(market, number, drift, base), partition)
         versions = {key: market.last[market.bars, partition] + 1 for key, (partition, *_) in sessions.items()}
         for key, version in versions.items():
-            until(lambda k=key, v=version: listed(client, "sessions")[k]["data_version"] == v, f"{key} {version}")
-            ask(client, key, next(wordings))  # type: ignore[call-overload]
+            until(partial(has_come_to, client, key, version), f"{key} {version}")
+            ask(client, key, next(wordings))
 
 
 def settled(service: PrivateService, market: Market) -> bool:

@@ -19,7 +19,8 @@ from tests.recorded.recording import CALIBRATION, COMMITTED, RISK, Recording, Wr
 
 @pytest.fixture(params=Recording.all(), ids=str)
 def recording(request: pytest.FixtureRequest) -> Recording:
-    return request.param
+    param: Recording = request.param
+    return param
 
 
 def topic(recording: Recording, name: str) -> str:

@@ -52,4 +52,5 @@ def dropped(bench: Any) -> dict[str, int]:
 
 
 def word_token(bench: Any, word: str) -> int:
-    return next(token for token, answer in bench.builder.answers.items() if tuple(answer) == ("trend", word))
+    tokens = (token for token, answer in bench.builder.answers.items() if tuple(answer) == ("trend", word))
+    return int(next(tokens))

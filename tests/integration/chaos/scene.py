@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 
 from kafka import KafkaProducer
@@ -52,11 +53,14 @@ class Scene:
         until(lambda: http.get("/health/ready").status_code == 200)
         for query, on in ((CHANGES, "change"), (COMMITS, "commit")):
             body = {"session": "*", "question": TREND, "on": on, "id": query}
-            until(lambda body=body: http.post("/v1/standing-queries", json=body).status_code == 201)
+            until(partial(self._registers, body))
         for made in self.market.history():
             self.publish(made)
         self.flush()
         self._stack.enter_context(self.witness)
+
+    def _registers(self, body: dict[str, str]) -> bool:
+        return self.deployment.http.post("/v1/standing-queries", json=body).status_code == 201
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
