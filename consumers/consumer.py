@@ -394,6 +394,11 @@ class Consumer:
             log.warning("Kafka does not answer: still trying" if since is not None else "Kafka answers again")
         return None if since is None else int((time.time() - time.monotonic() + since) * 1000)
 
+    def _stopped(self) -> dict[str, str]:
+        """Partitions that cannot be read, of the registry's topics as well, and why."""
+        others = self._registry.stopped if self._registry is not None else {}
+        return {str(partition): reason for partition, reason in (self._source.stopped() | others).items()}
+
     def _report(self, now: float) -> None:
         if now < self._next_report:
             return
@@ -407,12 +412,13 @@ class Consumer:
             self.metrics.answers_repeated = self._answers.repeated
         self.metrics.in_flight = sum(stream.records_in_flight for stream in self._streams.values())
         silent = self._kafka_silent_since_ms()
+        stopped = self._stopped()
         if self._watch.presence is Presence.WELCOMED:
             counters, counts = self.metrics.counters(), self.metrics.counts()
             sizes = self._source.sizes() if self._streams else {}
-            self._link.send(ConsumerReport(self.metrics.lag, counters, counts, silent, sizes))
+            self._link.send(ConsumerReport(self.metrics.lag, counters, counts, silent, sizes, stopped))
         if self._health is not None:
-            self._health.write(time.time_ns() // 1_000_000, self._watch.presence.value, silent)
+            self._health.write(time.time_ns() // 1_000_000, self._watch.presence.value, silent, stopped)
         if now >= self._next_log:
             self._next_log = now + LOG_EVERY_S
             log.info("%s", self.metrics.as_dict())

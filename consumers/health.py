@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from stream_engine.config import ConfigError
 from stream_engine.instants import rfc3339
-from stream_engine.messages.bounds import UNREADABLE, ClockMs
+from stream_engine.messages.bounds import UNREADABLE, ClockMs, PartitionName, Text
 
 log = logging.getLogger(__name__)
 
@@ -19,13 +20,15 @@ STALE_AFTER_S = 15.0
 
 
 class Health(msgspec.Struct, frozen=True):
-    """As of ``at_ms``: what the engine is to the consumer (``welcomed``, ``absent``, ``silent``), and since when
-    Kafka has not answered. Times in milliseconds since the epoch."""
+    """As of ``at_ms``: what the engine is to the consumer (``welcomed``, ``absent``, ``silent``), since when Kafka
+    has not answered, and which partitions are ``stopped`` by what cannot be read. Times in milliseconds since the
+    epoch."""
 
     pid: int
     at_ms: ClockMs
     engine: str
     kafka_silent_since_ms: ClockMs | None = None
+    stopped: dict[PartitionName, Text] = {}
 
 
 class HealthFile:
@@ -40,12 +43,15 @@ class HealthFile:
         self._path = path
         self._failed = False
 
-    def write(self, now_ms: int, engine: str, kafka_silent_since_ms: int | None) -> None:
+    def write(
+        self, now_ms: int, engine: str, kafka_silent_since_ms: int | None, stopped: Mapping[str, str] = {}
+    ) -> None:
         """A reader sees the old content or the new one, never a part. Where it cannot be written (a full disk,
         say) the log says so once: the consumer goes on, and its health check fails."""
         beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
-            beside.write_bytes(msgspec.json.encode(Health(os.getpid(), now_ms, engine, kafka_silent_since_ms)))
+            health = Health(os.getpid(), now_ms, engine, kafka_silent_since_ms, dict(stopped))
+            beside.write_bytes(msgspec.json.encode(health))
             beside.replace(self._path)
         except OSError as error:
             if not self._failed:
@@ -56,6 +62,15 @@ class HealthFile:
 
     def remove(self) -> None:
         self._path.unlink(missing_ok=True)
+
+
+def stopped_partitions(path: Path) -> list[str]:
+    """Where its partitions stand, and why, of which nothing comes: the others go on, so that it is no ailment."""
+    try:
+        health = msgspec.json.decode(path.read_bytes(), type=Health)
+    except (OSError, msgspec.DecodeError):
+        return []
+    return [f"{partition} {reason}" for partition, reason in sorted(health.stopped.items())]
 
 
 def ailments(path: Path, now_ms: int) -> list[str]:

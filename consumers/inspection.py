@@ -10,6 +10,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import CoordinatorNotAvailableError, KafkaError
 
 from consumers.client import BrokerUnreachable
+from consumers.reading_check import check_codecs, check_reading
 from consumers.topics import DAY_MS, TopicPlan, open_admin, planned_topics, source_partitions
 from stream_engine.config import ConfigError, KafkaSettings
 from stream_engine.doctor import Finding, check_clock, ok, problem, warning
@@ -85,7 +86,8 @@ def _survey(admin: KafkaAdminClient, settings: KafkaSettings) -> list[TopicState
 
 
 def inspect_kafka(settings: KafkaSettings, timeout_s: float) -> Iterator[Finding]:
-    """Broker, topics, consumer group and clock."""
+    """Codecs, broker, topics, consumer group, what it has still to read, and clock."""
+    yield check_codecs()
     try:
         admin = open_admin(settings, timeout_s)
     except BrokerUnreachable as error:
@@ -168,6 +170,8 @@ def _inspect_group(admin: KafkaAdminClient, settings: KafkaSettings) -> Iterator
         yield warning(subject, message, "start the consumer: stream-engine serve, or serve consumer")
     else:
         yield ok(subject, message)
+    spans = {tp: (_position(tp, committed, starts), end.offset) for tp, end in ends.items()}
+    yield from check_reading(settings, spans)
     newest = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.MAX_TIMESTAMP))
     stamps = [one.timestamp for one in newest.values() if one.timestamp >= 0]
     yield from check_clock(max(stamps, default=None))

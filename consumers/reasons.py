@@ -9,6 +9,7 @@ from enum import StrEnum
 class Reason(StrEnum):
     """Why a record or a bar is in the dead-letter topic (its ``reason`` header)."""
 
+    UNREADABLE = "unreadable"
     KEY_MISSING = "key_missing"
     KEY_INVALID = "key_invalid"
     EMPTY_VALUE = "empty_value"
@@ -35,7 +36,8 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RawRecord:
-    """A Kafka record as polled. ``timestamp_ms`` is milliseconds since the epoch, -1 where the broker has none."""
+    """A Kafka record as polled. ``timestamp_ms`` is milliseconds since the epoch, -1 where the broker has none.
+    ``fault`` is why it could not be read: ``value`` is then what there is of it, of a whole batch perhaps."""
 
     topic: str
     partition: int
@@ -43,6 +45,7 @@ class RawRecord:
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
+    fault: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

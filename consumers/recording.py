@@ -14,7 +14,7 @@ import msgspec
 from consumers.feed import FeedBar, read_bars, sample_bars
 from consumers.reasons import RawRecord
 from consumers.records import parse_records
-from consumers.source import Partition
+from consumers.source import Partition, SourceUnavailable, raw_record
 from consumers.tail import TopicTail
 from consumers.topics import require_topic
 from stream_engine.config import KafkaSettings
@@ -77,9 +77,9 @@ def read_topic(settings: KafkaSettings, topic: str, told: Told = lambda done, to
             polled = tail.poll(POLL_MS)
             # What came after the start is left for another time, or a busy topic would never end.
             records = [one for one in polled if one.offset < ends[Partition(one.topic, one.partition)]]
-            recording.add(
-                [RawRecord(one.topic, one.partition, one.offset, one.timestamp, one.key, one.value) for one in
-                records] )
+            recording.add([raw_record(one) for one in records])
+            if stopped := tail.stopped():
+                raise SourceUnavailable("; ".join(f"{name} {reason}" for name, reason in stopped.items()))
             done += len(records)
             told(done, total)
     finally:

@@ -145,6 +145,8 @@ def parse_items(raws: Sequence[RawRecord], wire: Wire[T]) -> list[ParsedItems[T]
     dead: list[list[DeadLetter]] = [[] for _ in raws]
     for index, raw in enumerate(raws):
         try:
+            if raw.fault is not None:
+                raise _Bad(Reason.UNREADABLE, raw.fault)
             key = _key_of(raw.key)
             items = _items_of(raw.value, wire)
         except _Bad as bad:

@@ -25,8 +25,9 @@ from consumers.dead_letter import DeadLetterWriter
 from consumers.engine_watch import EngineWatch, Presence
 from consumers.producer import SteadyProducer, open_producer
 from consumers.reasons import DeadLetter, RawRecord
+from consumers.salvage import Unread
 from consumers.sink import AnswerRecord
-from consumers.source import Partition, SourceUnavailable
+from consumers.source import Partition, SourceUnavailable, raw_record
 from consumers.standing_records import TOKEN_HEADER, encode_standing, parse_standing, query_id
 from consumers.tail import TopicTail
 from stream_engine.answer_book import KEY_SEPARATOR, AnswerBook
@@ -69,7 +70,8 @@ class _Sync:
 
 
 class Registry:
-    """``turn`` may be called by hand in tests; only ``ready_for`` and ``failure`` are for other threads."""
+    """``turn`` may be called by hand in tests; only ``ready_for``, ``failure`` and ``stopped`` are for other
+    threads."""
 
     def __init__(self, config: Config, book: AnswerBook, skipped: Skipped) -> None:
         """The topics must exist. Raises ConfigError, KafkaError."""
@@ -102,6 +104,8 @@ class Registry:
         self._synced: tuple[str, float] | None = None
         self._needed = 0.0
         self.failure: BaseException | None = None
+        self.stopped: dict[Partition, str] = {}
+        """What cannot be read any further, and why: no partition starts anew meanwhile."""
 
     def ready_for(self, boot_id: str | None, since: float) -> bool:
         """Whether this engine has everything that the topics held at ``since`` (monotonic clock) or later."""
@@ -130,6 +134,7 @@ class Registry:
         self._keep_engine(time.monotonic())
         for record in self._tail.poll(POLL_MS):
             self._take(record)
+        self.stopped = self._tail.stopped()
         self._letters.confirmed()
         while not self._failures.empty():
             self._producer.failed(self._failures.get())
@@ -245,9 +250,7 @@ class Registry:
             self._take_answer(record)
 
     def _take_standing(self, record: Any) -> None:
-        raw = RawRecord(
-            record.topic, record.partition, record.offset, record.timestamp, record.key, record.value
-        )
+        raw = raw_record(record)
         token = dict(record.headers).get(TOKEN_HEADER) or b""
         ours = 0 < len(token) <= MAX_TOKEN_BYTES and token.isascii()
         parsed = parse_standing(raw, token.decode() if ours else None)
@@ -272,6 +275,10 @@ class Registry:
         return self._synced is None and (self._sync is None or self._sync.sent is None)
 
     def _take_answer(self, record: Any) -> None:
+        if isinstance(record.value, Unread):
+            where = f"up to offset {record.offset} of {record.topic}"
+            self._skipped.note("answer_unreadable", f"{where}: {record.value.fault}")
+            return
         session, separator, query = (record.key or b"").decode(errors="replace").rpartition(KEY_SEPARATOR)
         if record.value is None:
             self._book.discard(session, query)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka import ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
 from kafka.errors import (
     FencedInstanceIdError,
     InconsistentGroupProtocolError,
@@ -28,9 +28,11 @@ from kafka.errors import (
 from kafka.structs import MemberState
 
 from consumers.assignor import TopicSpreadAssignor
+from consumers.careful import CarefulConsumer
 from consumers.client import client_options
 from consumers.offsets import CommitPoint
 from consumers.reasons import RawRecord
+from consumers.salvage import Unread
 from stream_engine.config import ConfigError, KafkaSettings
 
 log = logging.getLogger(__name__)
@@ -98,7 +100,8 @@ class KafkaSource:
         self._commits: queue.SimpleQueue[dict[Partition, CommitPoint] | Exception] = queue.SimpleQueue()
         self._on_revoke: Mapping[Partition, CommitPoint] = {}
         self._asked_ends: dict[Partition, int] = {}
-        self._consumer = KafkaConsumer(
+        self._consumer = CarefulConsumer(
+            waits_for_codec=True,
             **client_options(settings),
             group_id=settings.group_id,
             group_instance_id=settings.group_instance_id,
@@ -118,8 +121,8 @@ class KafkaSource:
         self._consumer.subscribe(list(topics), listener=_Listener(self))
 
     def poll(self, timeout_ms: int, max_records: int) -> dict[Partition, list[RawRecord]]:
-        """Records per partition, in offset order. Raises InstanceIdTaken, and KafkaError only where trying again
-        cannot help."""
+        """Records per partition, in offset order; what cannot be read has a ``fault``, or stops its partition: see
+        ``stopped``. Raises InstanceIdTaken, and KafkaError only where trying again cannot help."""
         if self._consumer.group_metadata().state != MemberState.STABLE:
             # A join that completes between two polls is thrown away and begun again: short polls never get in.
             timeout_ms = max(timeout_ms, JOINING_POLL_MS)
@@ -144,7 +147,7 @@ class KafkaSource:
             return {}
         if polled:
             self._heard = time.monotonic()
-        return {Partition(*tp): [_raw(record) for record in records] for tp, records in polled.items()}
+        return {Partition(*tp): [raw_record(record) for record in records] for tp, records in polled.items()}
 
     def _await_other_version(self) -> None:
         """Its members know no assignor of ours, so that the group refuses us as long as one of them is in it."""
@@ -201,6 +204,7 @@ class KafkaSource:
     def seek(self, partition: Partition, offset: int) -> bool:
         """Set the next offset to read; what was fetched before is discarded. False where it is no longer ours."""
         self._asked_ends.pop(partition, None)  # the log may have been made anew
+        self._consumer.stops.pop(partition, None)
         try:
             self._consumer.seek(TopicPartition(*partition), offset)
         except (ValueError, KeyError):
@@ -208,7 +212,9 @@ class KafkaSource:
         return True
 
     def flow(self, partitions: set[Partition]) -> None:
-        """Exactly these partitions deliver records; all others of the assignment are paused."""
+        """Exactly these partitions deliver records, apart from those that are stopped and not to be tried yet; all
+        others of the assignment are paused."""
+        partitions = partitions - self._consumer.held_back()
         assigned = {Partition(*tp) for tp in self._consumer.assignment()}
         paused = {Partition(*tp) for tp in self._consumer.paused()}
         for partition in assigned:
@@ -255,6 +261,12 @@ class KafkaSource:
         except (KafkaError, KeyError):  # it is being taken away
             return None
         return highwater
+
+    def stopped(self) -> dict[Partition, str]:
+        """Partitions of which nothing comes, because the next record cannot be read: where they stand, and why."""
+        stops = {Partition(*tp): str(stop) for tp, stop in list(self._consumer.stops.items())}
+        assigned = self._consumer.assignment()
+        return {partition: stop for partition, stop in stops.items() if partition in assigned}
 
     def sizes(self) -> dict[str, int]:
         """Partitions that each of our topics has, where that is known."""
@@ -353,8 +365,12 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
         self._source._revoked(lost, may_commit=False)
 
 
-def _raw(record: Any) -> RawRecord:
-    return RawRecord(record.topic, record.partition, record.offset, record.timestamp, record.key, record.value)
+def raw_record(record: Any) -> RawRecord:
+    """A polled record, as kafka-python has it."""
+    value, fault = record.value, None
+    if isinstance(value, Unread):
+        fault, value = value.fault, bytes(value)
+    return RawRecord(record.topic, record.partition, record.offset, record.timestamp, record.key, value, fault)
 
 
 def _to_kafka(points: Mapping[Partition, CommitPoint]) -> dict[Any, Any]:

@@ -33,6 +33,8 @@ def encode_standing(query: StandingPut) -> bytes:
 
 def parse_standing(raw: RawRecord, token: str | None = None) -> StandingApply | DeadLetter:
     """What a record says, or why it says nothing."""
+    if raw.fault is not None:
+        return DeadLetter(raw, raw.value, Reason.UNREADABLE, raw.fault)
     name = query_id(raw.key)
     if name is None:
         detail = f"the key is the query's id: 1 to {MAX_ID} characters of UTF-8 without {KEY_SEPARATOR!r}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import TopicPartition
 from kafka.errors import KafkaError
 
+from consumers.careful import CarefulConsumer
 from consumers.client import client_options
 from consumers.source import LOOKUP_TIMEOUT_MS, RECONNECT_BACKOFF_MS, Partition, SourceUnavailable
 from stream_engine.config import KafkaSettings
@@ -17,7 +18,7 @@ class TopicTail:
     """Every partition that the topics have now. They must exist."""
 
     def __init__(self, settings: KafkaSettings, topics: Iterable[str], client: str) -> None:
-        self._consumer = KafkaConsumer(
+        self._consumer = CarefulConsumer(
             **client_options(settings),
             client_id=f"{settings.group_id}-{client}",
             group_id=None,
@@ -44,9 +45,15 @@ class TopicTail:
         return {Partition(*tp): end for tp, end in found.items()}
 
     def poll(self, timeout_ms: int) -> list[Any]:
-        """Records, in offset order within each partition. Raises KafkaError."""
+        """Records, in offset order within each partition; the value of what cannot be read is ``Unread``. Raises
+        KafkaError."""
+        self._consumer.resume_due()
         polled = self._consumer.poll(timeout_ms=timeout_ms)
         return [record for records in polled.values() for record in records]
+
+    def stopped(self) -> dict[Partition, str]:
+        """Partitions that cannot be read any further, and why."""
+        return {Partition(*tp): str(stop) for tp, stop in self._consumer.stops.items() if stop.stays}
 
     def reached(self, ends: Mapping[Partition, int]) -> bool:
         """Whether everything before ``ends`` was returned by ``poll``."""

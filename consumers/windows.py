@@ -15,13 +15,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from kafka import KafkaConsumer, TopicPartition
+from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from consumers.bars import OpenBar
+from consumers.careful import CarefulConsumer
 from consumers.client import client_options
 from consumers.dead_letter import Confirmation, DeadLetterWriter
 from consumers.producer import SteadyProducer, open_producer, raise_if_final
+from consumers.salvage import Unread
 from consumers.source import Partition, SourceUnavailable
 from stream_engine.config import KafkaSettings
 from stream_engine.messages import Window
@@ -208,7 +210,7 @@ def read_windows(settings: KafkaSettings, source: Partition, skipped: Skipped) -
 
     Raises SourceUnavailable, and WindowsTopicTooSmall."""
     try:
-        consumer = KafkaConsumer(
+        consumer = CarefulConsumer(
             **client_options(settings),
             client_id=f"{settings.group_id}-windows",
             group_id=None,
@@ -238,12 +240,18 @@ def _read(consumer: Any, topic: str, source: Partition, skipped: Skipped) -> Sto
     moved = time.monotonic()
     # The position is None where the broker does not answer in time.
     while (consumer.position(tp, timeout_ms=LOOKUP_TIMEOUT_MS) or 0) < end:
+        consumer.resume_due()
         polled = consumer.poll(timeout_ms=READ_POLL_MS)
+        if any(stop.stays for stop in consumer.stops.values()):
+            raise SourceUnavailable(f"windows of {source}: {topic}/{source.partition} {consumer.stops[tp]}")
         if polled:
             moved = time.monotonic()
         elif time.monotonic() - moved > NO_PROGRESS_S:
             raise SourceUnavailable(f"windows of {source}: no answer for {NO_PROGRESS_S:.0f} s")
         for record in (record for records in polled.values() for record in records):
+            if isinstance(record.value, Unread):
+                skipped.note("window_unreadable", f"up to offset {record.offset}: {record.value.fault}")
+                continue
             enter(found, source.topic, record.key or b"", record.value, skipped)
     origin = TopicPartition(*source)
     length = consumer.end_offsets([origin], timeout_ms=LOOKUP_TIMEOUT_MS)[origin]

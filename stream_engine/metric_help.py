@@ -52,6 +52,7 @@ ENGINE_GAUGES = {
     "queue_lone": "Sessions with pre-positions that wait for idle time",
     "queue_second_slab": "Sessions whose next window waits to be pre-filled",
     "consumers_without_kafka": "Consumers that Kafka does not answer: the lag is then of before",
+    "partitions_unreadable": "Partitions that stand at an offset which cannot be read",
 }
 """Prefixed ``stream_engine_``; the keys of ``Status.gauges``."""
 

@@ -58,6 +58,8 @@ def status(
         f"broker_unreachable: a consumer has no answer from Kafka since {event_time(since * 1000)}"
         for since in sorted(silent)
     )
+    stopped = {name: reason for report in reports.values() for name, reason in report.stopped.items()}
+    degraded += tuple(f"partition_unreadable: {name} {reason}" for name, reason in sorted(stopped.items()))
     counters = dict(engine.counters)
     counters["messages_malformed_total"] = malformed
     board = engine.publication.counters()
@@ -89,7 +91,7 @@ def status(
         ),
         lag,
         counters,
-        _gauges(engine) | {"consumers_without_kafka": len(silent)},
+        _gauges(engine) | {"consumers_without_kafka": len(silent), "partitions_unreadable": len(stopped)},
         engine.verification.calibration(),
         {identity.hex(): report.records for identity, report in reports.items()},
         degraded,

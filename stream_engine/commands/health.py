@@ -24,9 +24,10 @@ def consumer(options: Options) -> None:
 
     Status 0 when all of that holds, else 1 and what does not.
     """
-    from consumers.health import ailments
+    from consumers.health import ailments, stopped_partitions
 
-    found = ailments(options.load().kafka.health_file, time.time_ns() // 1_000_000)
+    file = options.load().kafka.health_file
+    found = ailments(file, time.time_ns() // 1_000_000)
     if found:
         raise Failure("; ".join(found))
-    click.echo("the consumer is well")
+    click.echo("\n".join(["the consumer is well", *stopped_partitions(file)]))

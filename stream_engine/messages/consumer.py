@@ -40,13 +40,15 @@ class ConsumerReport(msgspec.Struct, frozen=True, tag=True):
     """How the consumer is doing, about once a second: a sign of life, its lag by "topic/partition" (records in
     the log that the engine has not applied, so what is in flight is lag), and its counters for ``/metrics``.
     ``kafka_silent_since_ms`` (of the epoch) is since when no broker has answered it: the lag is then of before.
-    ``partitions`` is how many each source topic has, where that is known."""
+    ``partitions`` is how many each source topic has, where that is known. ``stopped``, by "topic/partition", are
+    those of which nothing comes because the next record cannot be read, with the reason in words."""
 
     lag: Annotated[dict[PartitionName, Count], Meta(max_length=MAX_PARTITIONS)]
     counters: Annotated[dict[CounterName, NotNegative], Meta(max_length=MAX_COUNTERS)]
     records: Annotated[dict[PartitionName, RecordCounts], Meta(max_length=MAX_PARTITIONS)] = {}
     kafka_silent_since_ms: ClockMs | None = None
     partitions: Annotated[dict[Topic, PartitionNumber], Meta(max_length=MAX_TOPICS)] = {}
+    stopped: Annotated[dict[PartitionName, Text], Meta(max_length=MAX_PARTITIONS)] = {}
 
 
 class Assign(msgspec.Struct, frozen=True, tag=True):

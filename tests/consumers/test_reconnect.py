@@ -58,6 +58,9 @@ class Source:
         self._next = offset
         return True
 
+    def stopped(self) -> dict[Partition, str]:
+        return {}
+
     def flow(self, partitions: set[Partition]) -> None:
         self._flows = SOURCE in partitions
 

@@ -44,6 +44,9 @@ class Tail:
         records, self.records = self.records, []
         return records
 
+    def stopped(self) -> dict[Partition, str]:
+        return {}
+
     def ends(self, partitions: Any) -> dict[Partition, int]:
         return dict.fromkeys(partitions, 10)
 

@@ -21,6 +21,7 @@ class Client:
     def __init__(self, **_: Any) -> None:
         self.refusals: list[Exception] = []
         self.state = MemberState.REBALANCING
+        self.stops: dict[Any, Any] = {}
         self._coordinator = SimpleNamespace(heartbeat=SimpleNamespace(last_receive=float("-inf")))
 
     def subscribe(self, _: list[str], listener: Any) -> None:
@@ -56,7 +57,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def source(monkeypatch: pytest.MonkeyPatch, clock: Any) -> KafkaSource:
-    monkeypatch.setattr("consumers.source.KafkaConsumer", Client)
+    monkeypatch.setattr("consumers.source.CarefulConsumer", Client)
     return KafkaSource(SETTINGS, SETTINGS.source_topics)
 
 

@@ -60,6 +60,9 @@ class Source:
     def ends(self, _: Any) -> dict[Partition, int]:
         return {}
 
+    def stopped(self) -> dict[Partition, str]:
+        return {}
+
     def sizes(self) -> dict[str, int]:
         return {}
 
@@ -131,7 +134,7 @@ def test_an_engine_that_restarts_while_trades_are_loading_is_given_bars_and_trad
 
 
 def test_a_registry_that_ended_ends_the_consumer_while_all_partitions_stream(bench: Bench) -> None:
-    registry: Any = SimpleNamespace(failure=None, ready_for=lambda *_: True)
+    registry: Any = SimpleNamespace(failure=None, stopped={}, ready_for=lambda *_: True)
     bench.consumer._registry = registry
     bench.assign(bench.kafka.bars_topic)
     bench.turn("boot-1")

@@ -252,6 +252,10 @@ class Reader:
     def __init__(self, positions: list[int | None]) -> None:
         self.positions = positions
         self.closed = False
+        self.stops: dict[Any, Any] = {}
+
+    def resume_due(self) -> None:
+        pass
 
     def partitions_for_topic(self, topic: str) -> set[int]:
         return {0, 1}
@@ -279,7 +283,7 @@ class Reader:
 
 def test_a_broker_that_is_slow_to_tell_the_position_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = Reader([None, 0, 1])
-    monkeypatch.setattr(module, "KafkaConsumer", lambda **_: reader)
+    monkeypatch.setattr(module, "CarefulConsumer", lambda **_: reader)
     assert [one.session for one in read_windows(KafkaSettings(), SOURCE, SKIPPED).windows] == ["A"]
     assert reader.closed
 
@@ -287,7 +291,7 @@ def test_a_broker_that_is_slow_to_tell_the_position_is_waited_for(monkeypatch: p
 def test_windows_without_a_position_are_looked_up_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "NO_PROGRESS_S", -1.0)
     reader = Reader([None, None])
-    monkeypatch.setattr(module, "KafkaConsumer", lambda **_: reader)
+    monkeypatch.setattr(module, "CarefulConsumer", lambda **_: reader)
     with pytest.raises(SourceUnavailable):
         read_windows(KafkaSettings(), SOURCE, SKIPPED)
     assert reader.closed
@@ -297,6 +301,6 @@ def test_a_reader_that_finds_no_broker_tries_again_later(monkeypatch: pytest.Mon
     def away(**_: Any) -> Any:
         raise KafkaTimeoutError("Failed to bootstrap")
 
-    monkeypatch.setattr(module, "KafkaConsumer", away)
+    monkeypatch.setattr(module, "CarefulConsumer", away)
     with pytest.raises(SourceUnavailable, match="bootstrap"):
         read_windows(KafkaSettings(), SOURCE, SKIPPED)
