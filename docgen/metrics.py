@@ -43,7 +43,7 @@ def _exposition() -> str:
 
 def _status() -> Status:
     risk = ClassRisk("trend", "OPEN", True, 1.5, 1.5, 0.02, 1, 0, 0.0, 0.0, 1.0, 0.0, 1.0, 1, 0)
-    by_reason = {"dead_letters_REASON_total": 0.0}
+    by_reason = {"dead_letters_REASON_total": 0.0, "skipped_REASON_total": 0.0}
     return Status(
         boot_id="boot",
         model="embedded",

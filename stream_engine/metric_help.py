@@ -66,16 +66,18 @@ CONSUMER_COUNTERS = {
     "commits_total": "Offset commits",
     "rebuilds_total": "Starts of a partition: assignments, and restarts for a refusal or a new engine",
     "dead_letters_total": "Dead letters",
+    "skipped_total": "Records of the windows, answers and standing-query topics that are none of ours",
 }
-"""Prefixed ``stream_engine_consumer_``; the keys of ``ConsumerReport.counters``, beside dead letters by reason."""
+"""Prefixed ``stream_engine_consumer_``; the keys of ``ConsumerReport.counters``, beside those by reason."""
 
-_BY_REASON = "dead_letters_"
+_BY_REASON = {"dead_letters_": "Dead letters with the reason", "skipped_": "Records passed over with the reason"}
 
 
 def consumer_counter_help(name: str) -> str:
     """What a consumer's counter counts; one by reason is named after its reason."""
     if name in CONSUMER_COUNTERS:
         return CONSUMER_COUNTERS[name]
-    if name.startswith(_BY_REASON):
-        return f"Dead letters with the reason {name.removeprefix(_BY_REASON).removesuffix('_total')}"
+    for prefix, text in _BY_REASON.items():
+        if name.startswith(prefix):
+            return f"{text} {name.removeprefix(prefix).removesuffix('_total')}"
     return name
