@@ -174,7 +174,7 @@ def test_a_body_in_another_coding_is_refused_by_name(
     [
         ({"content-type": "application/x-www-form-urlencoded"}, QUESTION),
         ({"content-type": "application/json; charset=UTF-8"}, QUESTION),
-        ({"content-type": "application/json;charset=\"utf-8\""}, QUESTION),
+        ({"content-type": 'application/json;charset="utf-8"'}, QUESTION),
         ({"content-type": "text/plain", "content-encoding": "identity"}, QUESTION),
         ({}, b"\xef\xbb\xbf" + QUESTION),
         ({"accept": "text/html", "accept-encoding": "gzip"}, QUESTION),
@@ -261,9 +261,7 @@ def test_a_target_in_absolute_form(service: Service, talk: Talk) -> None:
 
 
 @pytest.mark.parametrize("request_line", [b"nonsense\r\n\r\n", b"GET /a b HTTP/1.1\r\nHost: a\r\n\r\n"])
-def test_what_is_no_http_is_told_in_the_one_shape(
-    service: Service, talk: Talk, request_line: bytes
-) -> None:
+def test_what_is_no_http_is_told_in_the_one_shape(service: Service, talk: Talk, request_line: bytes) -> None:
     status, headers, body = talk(request_line)
     assert status.startswith(b"HTTP/1.1 400")
     assert headers["content-type"] == "application/json"

@@ -200,9 +200,7 @@ def replay(recording: Recording, bootstrap: str) -> None:
         offset = future.get(PATIENCE_S).offset
         assert offset == record.offset, f"{record.topic}/{record.partition}: {offset}, recorded {record.offset}"
     producer.close()
-    group = KafkaConsumer(
-        bootstrap_servers=bootstrap, group_id=recording.state["group"], enable_auto_commit=False
-    )
+    group = KafkaConsumer(bootstrap_servers=bootstrap, group_id=recording.state["group"], enable_auto_commit=False)
     points = {
         TopicPartition(point["topic"], point["partition"]): OffsetAndMetadata(
             point["offset"], point["metadata"], -1

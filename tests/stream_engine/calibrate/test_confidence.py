@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_engine.calibrate.confidence import MOST_KNOTS, calibration_error, fit_confidence
+from stream_engine.calibrate.confidence import calibration_error, fit_confidence
 from stream_engine.calibration import agreement
 
 
@@ -46,7 +46,7 @@ def test_the_curve_rises_within_the_unit_interval_and_is_short() -> None:
     assert list(gaps) == sorted(set(gaps))
     assert list(chances) == sorted(set(chances))
     assert 0 < chances[0] < chances[-1] < 1
-    assert len(knots) <= MOST_KNOTS + 1
+    assert 20 < len(knots) <= 48 + 1, "few enough to travel, enough for the curve"
 
 
 def test_the_order_of_the_pairs_does_not_matter() -> None:
