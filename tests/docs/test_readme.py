@@ -102,11 +102,7 @@ def rooms_on_disk() -> set[str]:
     top = {folder for folder in ROOT.iterdir() if folder.is_dir() and folder.name[0] != "."}
     top = {folder for folder in top if folder.name not in ignored and not folder.name.endswith(".egg-info")}
     inside = {
-        folder
-        for package in top
-        if (package / "__init__.py").exists()
-        for folder in package.iterdir()
-        if any(folder.glob("*.py"))
+        file.parent for package in top if (package / "__init__.py").exists() for file in package.rglob("*.py")
     }
     return {f"{folder.relative_to(ROOT)}/" for folder in top | inside}
 
