@@ -222,6 +222,9 @@ def check_api(url: str) -> Iterator[Finding]:
         else:
             yield _other_program(url)
         error.close()
+    except TimeoutError:  # our own, too, on a machine that has much else to do
+        message = f"{url}: what listens there does not answer within {CONNECT_TIMEOUT_S:.0f} s"
+        yield problem("api", message, "if it is the service, look at its load; else set STREAM_ENGINE_API_PORT")
     except (OSError, ValueError):
         yield _other_program(url)
 
