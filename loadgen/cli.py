@@ -63,7 +63,7 @@ def cli(context: click.Context, config_file: Path | None) -> None:
 )
 @click.option("--sessions", type=click.IntRange(1, 1000), default=8, show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Draws arrivals and bars.")
-@click.option("--question", "questions", multiple=True, help="Default: the model's wordings of its generic class.")
+@click.option("--question", "questions", multiple=True, help="Default: the served model's, of its generic class.")
 @click.option("--name", help="Sessions are called NAME-00, ...; default: LOAD and the time.")
 @url_option
 @click.option("--bootstrap", help="Kafka as host:port[,host:port]. Default: [kafka] bootstrap_servers.")
@@ -87,9 +87,9 @@ def run(
     """Poisson updates on Kafka, Poisson queries over HTTP.
 
     Measures, for each rho, the latency of each path from the intended send time, and the share of
-    pre-positions that a query read, against its closed form. The service must run (stream-engine serve) and
-    should have no other traffic. A run begins with a region of simulated bars in each of its own sessions, and
-    deletes them at its end.
+    pre-positions that a query read, against its closed form. The service must run (stream-engine serve), with the
+    model that the settings given here name, and should have no other traffic. A run begins with a region of
+    simulated bars in each of its own sessions, and deletes them at its end.
 
     \b
     Examples:
@@ -100,9 +100,8 @@ def run(
     from loadgen import report
     from loadgen.runner import Load
     from loadgen.runner import run as measure
-    from stream_engine.commands.serve import api_url
-    from stream_engine.model.profile import EMBEDDED, Profile
-
+    from loadgen.served import served_profile
+    from stream_engine.commands.http import open_client, request
     if file is not None and not file.parent.is_dir():
         raise Failure(f"--json {file}: no folder {file.parent}", 2)
     config = options.load()
@@ -111,9 +110,14 @@ def run(
         bootstrap_servers=bootstrap or config.kafka.bootstrap_servers,
         bars_topic=topic or config.kafka.bars_topic,
     )
-    profile = Profile.load(EMBEDDED)
+    with open_client(options, url) as client:
+        served = request(client, "GET", "/health/ready")["model"]
+        base = str(client.base_url).rstrip("/")
+    profile = served_profile(served, config.engine)
+    if not (questions or profile.questions.get(profile.generic_class.name)):
+        raise Failure(f"the profile of {served!r} lists no wordings: give some with --question", 2)
     load = Load(
-        url=(url or api_url(config.api)).rstrip("/"),
+        url=base,
         kafka=kafka,
         rhos=rhos,
         seconds=seconds,

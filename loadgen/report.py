@@ -26,6 +26,7 @@ Latency counts from the intended send time, so a stall shows in every query that
 h: hits / (hits + wasted), of pre-positions, with its Wilson 95 % interval; beside it rho/(1+rho) (Eq. 8) of the
 realised rho, answered queries / commits. g: of queries that read a valid ready distribution, those where the
 gate fired. E[L]: Eq. 9 on the measured h, g and mean latencies; a path that no query took counts as when idle.
+After a gate miss the first question on a version is cold, later ones fall through: that term is the mean of both.
 Eq. 9 lets one query find each pre-position, but it serves all queries of its interval, so the measured mean is
 lower."""
 

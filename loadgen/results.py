@@ -136,7 +136,7 @@ def summarise(
         wasted_rate=_share(counted.wasted, settled),
         gate_fire_rate=fires,
         ready_rate=_share(counted.read, len(answered)),
-        expected_ms=_expected_ms(hit, fires, {**baseline, **paths}),
+        expected_ms=_expected_ms(hit, fires, paths, baseline),
         mean_ms=float(np.mean([one.client_ms for one in answered])) if answered else None,
         late=Times.of([one.late_ms for one in answered]) if answered else None,
         paths=paths,
@@ -147,15 +147,29 @@ def _share(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def _expected_ms(hit: float | None, fires: float | None, paths: Mapping[str, PathTimes]) -> float | None:
-    """Eq. 9, where every part of it that counts was measured. A session's first question on a version shares no
-    tokens with the generic entry: its fall-through is then no cheaper than a cold one, and counted as that."""
+def _expected_ms(
+    hit: float | None, fires: float | None, paths: Mapping[str, PathTimes], baseline: Mapping[str, PathTimes]
+) -> float | None:
+    """Eq. 9, where every part of it that counts was measured; a path that no query took is taken from `baseline`.
+
+    The equation's fall-through resumes behind the generic entry. Here a question stands before the header and
+    shares nothing with it, so after a gate miss the first question on a version is cold and only one like it,
+    later on the same version, falls through: that term is the mean of the full path as the two came.
+    """
     if hit is None:
         return None
-    mean = {path: times.client.mean for path, times in paths.items()}
-    cold = mean.get(COLD, mean.get(FALLTHROUGH))
     fires = fires or 0.0
-    fast, fall = mean.get(FAST), mean.get(FALLTHROUGH, cold)
-    if (hit < 1 and cold is None) or (hit > 0 and ((fires > 0 and fast is None) or (fires < 1 and fall is None))):
+    fast, cold, full = (
+        _mean(paths, *names) or _mean(baseline, *names) for names in ((FAST,), (COLD,), (COLD, FALLTHROUGH))
+    )
+    cold = cold or full
+    if (hit < 1 and cold is None) or (hit > 0 and ((fires > 0 and fast is None) or (fires < 1 and full is None))):
         return None
-    return expected_latency(hit, fires, fast or 0.0, fall or 0.0, cold or 0.0)
+    return expected_latency(hit, fires, fast or 0.0, full or 0.0, cold or 0.0)
+
+
+def _mean(paths: Mapping[str, PathTimes], *names: str) -> float | None:
+    """Mean client latency of all queries of some paths."""
+    taken = [paths[name] for name in names if name in paths]
+    count = sum(one.count for one in taken)
+    return sum(one.count * one.client.mean for one in taken) / count if count else None

@@ -98,8 +98,19 @@ def test_a_phase_by_hand() -> None:
     assert one.ready_rate == pytest.approx(40 / 72)
     assert (one.queries, one.errors) == (75, {"503": 3})
     assert one.mean_ms == pytest.approx((60 * 1 + 12 * 9) / 72)
-    # fast and cold of this phase, fall-through of the baseline
-    assert one.expected_ms == pytest.approx(0.45 * (0.75 * 1 + 0.25 * 6) + 0.55 * 9)
+    # after a gate miss cold as well: nothing fell through in this phase, whatever the baseline did
+    assert one.expected_ms == pytest.approx(0.45 * (0.75 * 1 + 0.25 * 9) + 0.55 * 9)
+
+
+def test_a_gate_miss_costs_the_mean_of_cold_and_fall_through_as_they_came() -> None:
+    one = phase(answered=[*answered("fast", 1.0), *answered("cold", 9.0), *(answered("fallthrough", 3.0) * 2)])
+    assert one.paths["fallthrough"].count == 2 * one.paths["cold"].count
+    assert one.expected_ms == pytest.approx(0.45 * (0.75 * 1 + 0.25 * 5) + 0.55 * 9)
+
+
+def test_paths_that_no_query_took_are_those_of_the_baseline() -> None:
+    one = phase(answered=answered("fast", 1.0), baseline=PathTimes.by_path(answered("cold", 8.0)))
+    assert one.expected_ms == pytest.approx(0.45 * (0.75 * 1 + 0.25 * 8) + 0.55 * 8)
 
 
 def test_paths_are_told_apart_and_percentiles_are_of_the_client_from_the_intended_time() -> None:
