@@ -1,6 +1,7 @@
 # Everything a fresh Linux machine with Python >= 3.11 and make needs. `make` alone lists the targets.
 #
-#   PYTHON=python3.12      the interpreter to use (default: the first of python3, python3.13, 3.12, 3.11 that is >= 3.11)
+#   PYTHON=python3.12      the interpreter to use, with an environment of its own, .venv-python3.12 (default: the first
+#                          of python3, python3.13, 3.12, 3.11 that is >= 3.11, in .venv); "newest" is the newest there is
 #   TORCH_BACKEND=cpu      torch's small build without CUDA (also cu130, rocm..., as uv names them)
 #   KAFKA_BOOTSTRAP_SERVERS=host:port   use this broker instead of starting one
 #   PYTEST_ARGS="-k board" passed to pytest
@@ -14,9 +15,11 @@ CALIBRATE_ARGS ?=
 RECORDING ?=
 
 UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
-BIN := .venv/bin
+# A named interpreter has an environment of its own: the default one stays as it is.
+VENV := .venv$(addprefix -,$(notdir $(PYTHON)))
+BIN := $(VENV)/bin
 # One stamp for each torch build: a change of TORCH_BACKEND installs again.
-STAMP := .venv/.installed-$(or $(TORCH_BACKEND),default)
+STAMP := $(VENV)/.installed-$(or $(TORCH_BACKEND),default)
 # Packages that only torch's CUDA build needs; the universal lock names them for every Linux.
 CUDA_ONLY := ^(cuda-(bindings|pathfinder|toolkit)|nvidia-(cu|nccl|nvjitlink|nvshmem|nvtx)[a-z0-9-]*|triton)==
 
@@ -76,18 +79,22 @@ lock: | $(filter .uv/bin/uv,$(UV))
 		pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf .venv .uv site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* .uv site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Prints the interpreter to use, or says what is missing. A name that exists may still not run (pyenv's shims do that).
+# Prints the interpreter to use, or says what is missing. A name that exists may still not run: pyenv's shims do so
+# where its version is not chosen, and then its folder is looked into.
+CANDIDATES := $(if $(filter newest,$(PYTHON)),python3.13 python3.12 python3.11,$(or $(PYTHON),python3 python3.13 python3.12 python3.11))
 define FIND_PYTHON
 find_python() { \
-	for name in $(or $(PYTHON),python3 python3.13 python3.12 python3.11); do \
-		if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
-			"$$name" -c 'import sys; print(sys.executable)'; return; \
-		fi; \
+	for name in $(CANDIDATES); do \
+		for each in "$$name" "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/*/bin/"$$name"; do \
+			if "$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+				"$$each" -c 'import sys; print(sys.executable)'; return; \
+			fi; \
+		done; \
 	done; \
-	echo "Python 3.11 or newer is needed; tried: $(or $(PYTHON),python3 python3.13 python3.12 python3.11)." >&2; \
+	echo "Python 3.11 or newer is needed; tried: $(CANDIDATES)." >&2; \
 	echo "Debian, Ubuntu: sudo apt-get install python3 python3-venv (or python3.11 python3.11-venv)." >&2; \
 	echo "Fedora: sudo dnf install python3. Elsewhere: make PYTHON=/path/to/python3.12 ..." >&2; \
 	return 1; \
@@ -107,20 +114,20 @@ endef
 		exit 1; \
 	}
 
-.venv/bin/python: | $(filter .uv/bin/uv,$(UV))
+$(BIN)/python: | $(filter .uv/bin/uv,$(UV))
 	@$(FIND_PYTHON); python=$$(find_python) || exit 1; \
-	$(UV) venv --quiet --clear --python "$$python" .venv
+	$(UV) venv --quiet --clear --python "$$python" $(VENV)
 
-$(STAMP): requirements.lock pyproject.toml | .venv/bin/python
-	@rm -f .venv/.installed-*
+$(STAMP): requirements.lock pyproject.toml | $(BIN)/python
+	@rm -f $(VENV)/.installed-*
 ifeq ($(TORCH_BACKEND),cpu)
-	@echo "Installing the pinned dependencies into .venv, torch without CUDA"
-	@grep -Ev '$(CUDA_ONLY)' requirements.lock > .venv/requirements
+	@echo "Installing the pinned dependencies into $(VENV), torch without CUDA"
+	@grep -Ev '$(CUDA_ONLY)' requirements.lock > $(VENV)/requirements
 else
-	@echo "Installing the pinned dependencies into .venv (with CUDA: 5 GB; TORCH_BACKEND=cpu picks the small build)"
-	@cp requirements.lock .venv/requirements
+	@echo "Installing the pinned dependencies into $(VENV) (with CUDA: 5 GB; TORCH_BACKEND=cpu picks the small build)"
+	@cp requirements.lock $(VENV)/requirements
 endif
-	@$(UV) pip sync --quiet --python $(BIN)/python $(TORCH_BACKEND:%=--torch-backend=%) .venv/requirements \
+	@$(UV) pip sync --quiet --python $(BIN)/python $(TORCH_BACKEND:%=--torch-backend=%) $(VENV)/requirements \
 	&& $(UV) pip install --quiet --python $(BIN)/python --no-deps --editable . || { \
 		echo "Could not install the dependencies: the lines above say which. Look at the network" >&2; \
 		echo "(HTTPS_PROXY, UV_DEFAULT_INDEX) and at the free disk space (df -h .), then run make again." >&2; \

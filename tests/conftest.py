@@ -22,6 +22,13 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         print(f"\n{report.nodeid} ({report.when}; {held})\n{report.longreprtext}", file=sys.__stderr__, flush=True)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that needs the broker needs Java and minutes: `-m "not broker"` (`make quick`) leaves it out."""
+    for item in items:
+        if "kafka" in getattr(item, "fixturenames", ()) or "integration" in item.path.parts:
+            item.add_marker(pytest.mark.broker)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Services that tests start, in processes of their own as well, leave the home of whoever runs them alone."""

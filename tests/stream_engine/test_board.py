@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -123,7 +124,7 @@ def test_a_failed_publish_leaves_nothing_valid(bench: Bench) -> None:
     handle = bench.writer.open_session("AAPL")
     bench.writer.publish(handle, [record("", 1), record("q", 1)])
     broken = replace(record("q", 2), token_hash=-1)
-    with pytest.raises(Exception, match="argument"):
+    with pytest.raises(struct.error):  # a hash has no sign; the interpreters say it in words of their own
         bench.writer.publish(handle, [record("", 2), broken])
     reader = bench.reader()
     for _ in range(3):
