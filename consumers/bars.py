@@ -6,6 +6,7 @@ not depend on how the trades were grouped into polls, so a replay from the floor
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,10 +39,17 @@ _TRADES = {
 _PARTS = ("record", "key", "start", "open", "high", "low", "close", "volume", "first", "last", "id")
 
 
+REMEMBERED_IDS = 4_096
+"""Of one open bar. Ids tell a trade that its producer sent twice, which comes soon after; what was read before is
+told by its offset."""
+MAX_ID_CHARACTERS = 36
+"""A UUID's. Of a longer one its digest is kept."""
+
+
 class OpenBar(msgspec.Struct):
     """A bar that further trades may change. ``first`` and ``last`` are offsets of its trades, ``ids`` those of
-    the trades that have one. ``volume`` is None where no trade had a size. A bar that was saved counts its trades
-    anew: ``first`` is None until there is one."""
+    the newest trades that have one, in their order. ``volume`` is None where no trade had a size. A bar that was
+    saved counts its trades anew: ``first`` is None until there is one."""
 
     start: TimeUs
     open: Finite
@@ -51,7 +59,7 @@ class OpenBar(msgspec.Struct):
     volume: NotNegative | None
     first: Offset | None
     last: Offset
-    ids: set[str] = msgspec.field(default_factory=set)
+    ids: list[str] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +95,7 @@ class TradeBars:
             self._bounds[window.session] = window.offset, start if self._open_bar else start + self._length
         for key, bar in saved.items():
             if key not in self._bounds or bar.start >= self._bounds[key][1]:
+                bar.ids = [_short(name) for name in bar.ids[-REMEMBERED_IDS:]]
                 self._open[key] = bar
                 self._known[key] = bar.last
 
@@ -156,7 +165,7 @@ class TradeBars:
             for item in sorted(one.good, key=lambda item: item.value.time_us):
                 trade, name = item.value, item.fields.get("id")
                 # Some feeds call the symbol "id": it is no trade's own.
-                text = None if name is None or name == one.key else str(name)
+                text = None if name is None or name == one.key else _short(str(name))
                 rows.append(
                     (index, item.position, one.key, trade.time_us, trade.price, trade.size, offset, text, bound)
                 )
@@ -180,17 +189,22 @@ class TradeBars:
         }
         late = {row[:2] for row in trades.filter(pl.col("start") < newest).iter_rows()} - known
         repeated = set(known)
-        named: dict[tuple[str, int], set[str]] = {}
+        named: dict[tuple[str, int], dict[str, None]] = {}
         columns = ("record", "item", "key", "start", "id")
         with_ids = trades.filter(pl.col("id").is_not_null()).select(columns)
         for record, item, key, start, name in with_ids.iter_rows():
             if (record, item) in late | known:
                 continue
             bar = self._open.get(key)
-            seen = named.setdefault((key, start), set(bar.ids) if bar and bar.start == start else set())
+            seen = named.get((key, start))
+            if seen is None:
+                seen = named[key, start] = dict.fromkeys(bar.ids if bar and bar.start == start else ())
             if name in seen:
                 repeated.add((record, item))
-            seen.add(name)
+                continue
+            seen[name] = None
+            if len(seen) > REMEMBERED_IDS:  # trade by trade, so that polls of any size judge alike
+                del seen[next(iter(seen))]
         return _Fate(late, repeated)
 
     def _bars(self, trades: pl.DataFrame, fate: _Fate) -> dict[int, list[OpenBar]]:
@@ -222,12 +236,13 @@ class TradeBars:
         for row in grouped.iter_rows():
             key, first_record, last_record = row[0], row[-2], row[-1]
             start, opened, high, low, close, volume, first, last, ids = row[1:-2]
-            bar = OpenBar(start, opened, high, low, close, volume, first, last, set(ids))
+            bar = OpenBar(start, opened, high, low, close, volume, first, last, ids)
             before = self._open.get(key)
             if before is not None and before.start == bar.start:
-                bar.ids |= before.ids
+                bar.ids = before.ids + bar.ids
             elif before is not None and not self._open_bar:
                 shown.setdefault(first_record, []).append(before)
+            bar.ids = bar.ids[-REMEMBERED_IDS:]
             if self._open_bar and last_record is not None:
                 shown.setdefault(last_record, []).append(bar)
             self._open[key] = bar
@@ -239,3 +254,10 @@ class TradeBars:
     def _message(self, bar: OpenBar) -> Bar:
         volume = math.nan if bar.volume is None else bar.volume
         return Bar(bar.start + self._stamp, bar.open, bar.high, bar.low, bar.close, volume)
+
+
+def _short(name: str) -> str:
+    """A trade's id, or what stands for a long one."""
+    if len(name) <= MAX_ID_CHARACTERS:
+        return name
+    return hashlib.blake2b(name.encode(errors="replace"), digest_size=16).hexdigest()

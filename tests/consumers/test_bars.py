@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec.msgpack import decode, encode
 
+from consumers import bars as module
 from consumers.bars import OpenBar, TradeBars
 from consumers.reasons import RawRecord, Reason
 from consumers.records import ParsedRecord, parse_items
@@ -132,6 +133,49 @@ def test_repeats_are_told_by_their_id_never_by_their_value() -> None:
     parsed = [*fold(bars, *same, *named), *fold(bars, raw(6, trade(2, 10, id=8)))]
     assert [item.raw.offset for item in parsed if item.repeated] == [4, 6]
     assert shown(fold(bars, raw(7, trade(60, 1)))) == [(7, [bar(0, 10, 10, 10, 10, 5)])]
+
+
+def test_a_bar_of_many_trades_is_saved_small_and_as_it_was() -> None:
+    trades = [raw(n, trade(n / 1000, 10 + n % 7, id=f"{n:036x}{'x' * (n % 3)}")) for n in range(30_000)]
+    bars = TradeBars(60, False, "start", quiet_records=1_000)
+    for first in range(0, 30_000, 5_000):
+        fold(bars, *trades[first : first + 5_000])
+    ((_, saved),) = bars.due(30_000)
+    assert len(encode(saved)) < 200_000
+    again = TradeBars(60, False, "start")
+    again.restore((), {"A": decode(encode(saved), type=OpenBar)})
+    # Read again: known by their offsets, also those whose ids are not saved. Sent again: by their ids.
+    repeated = [raw(30_000 + n, trade(31, 99, id=f"{n:036x}{'x' * (n % 3)}")) for n in range(29_000, 30_000)]
+    for one in (bars, again):
+        parsed = fold(one, *repeated)
+        assert all(item.repeated for item in parsed[:-1])
+    assert all(item.repeated for item in fold(again, *trades[:500]))
+    total = 30_000.0
+    closed = [bar(0, 10, 16, 10, 10 + 29_999 % 7, total)]
+    assert [shown(fold(one, raw(70_000, trade(60, 1)))) for one in (bars, again)] == [[(70_000, closed)]] * 2
+
+
+@pytest.mark.parametrize("size", [1, 3, 50])
+def test_ids_are_forgotten_alike_whatever_the_polls_were(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(module, "REMEMBERED_IDS", 4)
+    names = [0, 1, 2, 3, 0, 4, 0, 1, 5, 4, 0]
+    bars = TradeBars(60, False, "start")
+    trades = [raw(n, trade(1, 10, id=name)) for n, name in enumerate(names)]
+    parsed = [one for first in range(0, len(trades), size) for one in fold(bars, *trades[first : first + size])]
+    # 4 drives out 0, which drives out 1, and so on; 4 at offset 9 is among the newest four still.
+    assert [item.raw.offset for item in parsed if item.repeated] == [4, 9, 10]
+
+
+def test_a_bar_saved_by_an_earlier_version_is_read() -> None:
+    old = {"start": START_S * 1_000_000, "open": 1.0, "high": 1.0, "low": 1.0, "close": 1.0, "volume": 1.0}
+    ids = [*map(str, range(5_000)), "long" * 20]  # an earlier version saved all of them, in no order
+    saved = encode({**old, "first": None, "last": 9, "ids": ids})
+    bars = TradeBars(60, False, "start")
+    bars.restore((), {"A": decode(saved, type=OpenBar)})
+    again = [raw(10 + n, trade(1, 1, id=ids[-1 - n])) for n in range(9)]
+    parsed = fold(bars, raw(9, trade(1, 1, id="new")), *again)
+    assert all(item.repeated for item in parsed)
+    assert shown(fold(bars, raw(70, trade(60, 1)))) == [(70, [bar(0, 1, 1, 1, 1, 1)])]
 
 
 def test_bad_trades_are_dead_letters() -> None:
