@@ -30,7 +30,8 @@ def bench(make_bench: Callable[..., Any], make_record: Callable[..., Record]) ->
 
 
 def told(bench: Any, consumers: int = 1, reports: Mapping[bytes, ConsumerReport] | None = None) -> Any:
-    return status(bench.engine, time.monotonic(), consumers, reports or {}, 3)
+    skipped = {"unreadable": 3, "unknown_topic": 2}
+    return status(bench.engine, time.monotonic(), consumers, reports or {}, 3, skipped)
 
 
 def test_ready_without_a_reason(bench: Any) -> None:
@@ -40,6 +41,8 @@ def test_ready_without_a_reason(bench: Any) -> None:
     (owned,) = now.partitions
     assert (owned.topic, owned.partition, owned.applied, owned.state, owned.sessions) == (TOPIC, 0, 40, "LIVE", 1)
     assert now.counters["messages_malformed_total"] == 3
+    assert now.counters["messages_skipped_total"] == 5
+    assert now.counters["messages_skipped_unknown_topic_total"] == 2
     assert now.counters["records_total"] == 41
     assert now.gauges["sessions"] == now.gauges["sessions_resident"] == 1
     assert now.gauges["cells_resident"] == len(bench.engine.sessions["^GSPC"].tokens)
