@@ -54,6 +54,7 @@ ENGINE_GAUGES = {
     "queue_checks": "Fast answers that wait for a check",
     "queue_standing": "Sessions with standing queries that wait for idle time",
     "queue_lone": "Sessions with pre-positions that wait for idle time",
+    "queue_refill": "Sessions without cells that wait to be computed on the workbench",
     "queue_second_slab": "Sessions whose next window waits to be pre-filled",
     "consumers_without_kafka": "Consumers that Kafka does not answer: the lag is then of before",
     "partitions_unreadable": "Partitions that stand at an offset which cannot be read",
