@@ -384,8 +384,7 @@ class Engine:
         self.ingest.settled(commit)
         self.scheduler.commit_done(commit)
         for entry in one.deferred:
-            lone = Lane.LONE if one.base is not None else Lane.REFILL
-            self.scheduler.add(Lane.STANDING if entry.kind is EntryKind.STANDING else lone, session.id)
+            self.scheduler.add(Lane.STANDING if entry.kind is EntryKind.STANDING else Lane.LONE, session.id)
         if session.state is SessionState.FULL and session.second is None:
             self.scheduler.add(Lane.SECOND_SLAB, session.id)
 

@@ -215,6 +215,7 @@ class Planner:
         shape = self._budget.shape
         self._runner.copy(shape.prefix_base, base, shape.prefix)
         session.resident = shape.prefix
+        session.forget_branches()
         return base
 
     def _swap_in(self, session: Session, base: int) -> None:

@@ -155,6 +155,20 @@ def test_data_goes_before_the_workbench_and_it_goes_on_from_what_it_has(
     bench.engine.check_integrity()
 
 
+def test_a_late_record_of_a_session_without_cells_leaves_it_in_order(
+    fed: Callable[..., Any], make_record: Callable[..., Record]
+) -> None:
+    bench = fed(KEYS, bars=40, sessions=2)
+    bench.engine.drop_session(bench.engine.sessions["A"])  # cells are free, and C has none
+    follows = bench.engine.ingest.partitions.all()[0].taken
+    bench.feed([make_record("C", follows + 1, index=-5)], follows)
+    assert bench.engine.sessions["C"].ready[""].gap == bench.expected("C").gap
+    answer = bench.ask("C", TREND, path="full")
+    assert isinstance(answer, Answer)
+    assert answer.gap == bench.expected("C", TREND).gap
+    bench.engine.check_integrity()
+
+
 def test_without_pre_positions_nothing_is_computed_ahead(
     evicted: Callable[..., Any], make_record: Callable[..., Record]
 ) -> None:
