@@ -4,6 +4,7 @@
 #                          of python3, python3.13, 3.12, 3.11 that is >= 3.11, in .venv); "newest" is the newest there is
 #   TORCH_BACKEND=cpu      torch's small build without CUDA (also cu130, rocm..., as uv names them)
 #   KAFKA_BOOTSTRAP_SERVERS=host:port   use this broker instead of starting one
+#   MUTANTS="stream_engine.gate.*"      the functions that `make mutants` changes (default: all that pyproject.toml names)
 #   PYTEST_ARGS="-k board" passed to pytest
 #   CALIBRATE_ARGS="--windows 50 --simulated 500" passed to calibrate: fewer windows, sooner done
 #   RECORDING=tests/recorded/2   where `make recording` writes
@@ -11,6 +12,7 @@
 PYTHON ?=
 TORCH_BACKEND ?=
 PYTEST_ARGS ?=
+MUTANTS ?=
 CALIBRATE_ARGS ?=
 RECORDING ?=
 
@@ -27,16 +29,16 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test quick chaos demo calibrate-demo docs recording lint types lock clean
+.PHONY: help setup test chaos demo calibrate-demo docs recording mutants lint types lock clean
 
 help:
 	@echo "make demo    set up, then real market data through a real Kafka, answered"
 	@echo "make test    set up, then all tests, against a real broker"
-	@echo "make quick   set up, then the tests that need no broker"
 	@echo "make chaos   200 rounds of processes killed at random under load, with a report"
 	@echo "make calibrate-demo   the gate's threshold on real and simulated bars, with plots, in runs/calibration"
 	@echo "make docs    the documentation as pages, in site/; its generated parts written anew"
 	@echo "make recording RECORDING=tests/recorded/2   what this version writes, for later versions to read"
+	@echo "make mutants what no test would notice: changes of the code that survive; long, see CONTRIBUTING.md"
 	@echo "make setup   the environment in .venv, from requirements.lock"
 	@echo "make lint    ruff        make types   mypy --strict"
 	@echo "make lock    requirements.lock from pyproject.toml"
@@ -47,9 +49,6 @@ setup: $(STAMP)
 
 test: setup
 	$(BIN)/pytest $(PYTEST_ARGS)
-
-quick: setup
-	$(BIN)/pytest -m "not broker" $(PYTEST_ARGS)
 
 chaos: setup
 	STREAM_ENGINE_CHAOS_ROUNDS=$${STREAM_ENGINE_CHAOS_ROUNDS:-200} \
@@ -72,6 +71,10 @@ docs: setup
 recording: setup
 	$(BIN)/python -m tests.recorded.record $(or $(RECORDING),$(error say where: make recording RECORDING=tests/recorded/2))
 
+mutants: setup
+	nice -n 15 $(BIN)/mutmut run --max-children 2 $(if $(MUTANTS),'$(MUTANTS)')
+	@$(BIN)/mutmut results | grep -v 'not checked' || echo "None survives."
+
 lint: setup
 	$(BIN)/ruff check .
 
@@ -83,7 +86,7 @@ lock: | $(filter .uv/bin/uv,$(UV))
 		pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf .venv .venv-* .uv site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* .uv site mutants .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Prints the interpreter to use, or says what is missing. A name that exists may still not run: pyenv's shims do so

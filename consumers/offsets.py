@@ -47,7 +47,6 @@ class SettledOffsets:
 
     def __init__(self, start: int, live_from: int) -> None:
         self._next = start
-        self._live_from = live_from
         self._committable = live_from
         self._floor = min(start, live_from)
         self._floors: deque[tuple[int, int]] = deque()

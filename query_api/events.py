@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum
@@ -14,6 +15,7 @@ from query_api.schemas import AnswerChangedBody, CommittedBody, NotEvaluatedBody
 from stream_engine.messages import Committed, Event, EventEnvelope, NotEvaluated, RiskChanged
 from stream_engine.transport import EngineClient
 
+log = logging.getLogger(__name__)
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -148,10 +150,15 @@ class EventHub:
             await asyncio.gather(self._reader, return_exceptions=True)
 
     async def _read(self) -> None:
-        async for envelope in self._engine.events():
-            self._publish(envelope)
-            # A burst that is already here would never let the clients run, and drop them all.
-            await asyncio.sleep(0)
+        while True:
+            try:
+                async for envelope in self._engine.events():
+                    self._publish(envelope)
+                    # A burst that is already here would never let the clients run, and drop them all.
+                    await asyncio.sleep(0)
+            except msgspec.MsgspecError:
+                # Reading on from a new subscription: the hole in the sequence makes the clients start over.
+                log.exception("an event that is none was received")
 
     def _publish(self, envelope: EventEnvelope) -> None:
         if not self._subscriptions:

@@ -26,11 +26,26 @@ def test_a_replay_does_not_take_the_commit_back() -> None:
     assert settled.point == CommitPoint(100, 20)
 
 
-def test_a_late_acknowledgement_changes_nothing() -> None:
+@pytest.mark.parametrize("last", [10, 20])
+def test_a_late_acknowledgement_changes_nothing(last: int) -> None:
     settled = SettledOffsets(0, 0)
     settled.acknowledge(20, 15)
-    settled.acknowledge(10, 2)
+    settled.acknowledge(last, 2)
     assert settled.point == CommitPoint(21, 15)
+
+
+def test_a_floor_counts_once_all_of_its_acknowledgement_is_settled() -> None:
+    """It may stand on windows that came with it, and are not confirmed yet."""
+    settled = SettledOffsets(5, 5)
+    settled.hold(10)
+    settled.acknowledge(last=11, floor=7)
+    settled.acknowledge(last=14, floor=9)
+    assert settled.point == CommitPoint(10, 5)
+    settled.hold(13)
+    settled.release(10)
+    assert settled.point == CommitPoint(13, 7)
+    settled.release(13)
+    assert settled.point == CommitPoint(15, 9)
 
 
 def test_an_unconfirmed_dead_letter_holds_the_commit_at_its_record() -> None:
@@ -95,6 +110,10 @@ def test_metadata_round_trip(offset: int, back: int) -> None:
     assert CommitPoint.read(offset, point.metadata()) == point
 
 
+def test_the_metadata_is_as_it_always_was() -> None:
+    assert CommitPoint(100, 40).metadata() == '{"floor":40}'
+
+
 @pytest.mark.parametrize(
     "metadata", ["", None, "made by hand", "[]", '{"floor":"3"}', '{"floor":-1}', '{"floor":11}', '{"floor":true}']
 )
@@ -105,6 +124,15 @@ def test_metadata_of_another_tool_means_no_floor(metadata: str | None) -> None:
 def test_a_rebuild_starts_at_the_floor() -> None:
     plan = plan_rebuild(CommitPoint(100, 40), 0, 120, 1000, "earliest")
     assert (plan.start, plan.live_from, plan.warning, plan.incomplete) == (40, 100, None, False)
+    assert plan.serve_from == 120  # an earlier life may have been as far as that
+    assert plan.keeps_windows
+    assert not plan.chosen
+
+
+@pytest.mark.parametrize("offset", [10, 120])
+def test_a_commit_at_either_end_of_the_log_is_usable(offset: int) -> None:
+    plan = plan_rebuild(CommitPoint(offset, offset), 10, 120, 1000, "fail")
+    assert (plan.start, plan.live_from, plan.warning, plan.chosen) == (offset, offset, None, False)
 
 
 @pytest.mark.parametrize(
@@ -113,23 +141,33 @@ def test_a_rebuild_starts_at_the_floor() -> None:
 def test_a_bounded_rebuild_says_so(beginning: int, limit: int, start: int, cause: str) -> None:
     plan = plan_rebuild(CommitPoint(100, 40), beginning, 120, limit, "fail")
     assert (plan.start, plan.live_from) == (start, 100)
-    assert cause in (plan.warning or "")
+    assert f"({cause})" in (plan.warning or "")
     assert plan.incomplete
 
 
-@pytest.mark.parametrize("committed", [None, CommitPoint(3, 1), CommitPoint(500, 400)])
+UNUSABLE = {
+    None: "no committed offset; ",
+    CommitPoint(3, 1): "committed offset 3 has aged out: 7 records are gone; ",
+    CommitPoint(500, 400): "committed offset 500 lies behind the end 120: the topic was cut or made anew; ",
+}
+
+
+@pytest.mark.parametrize("committed", UNUSABLE)
 @pytest.mark.parametrize(("policy", "start"), [("earliest", 10), ("latest", 120)])
 def test_an_unusable_commit_is_the_configured_choice(
     committed: CommitPoint | None, policy: str, start: int
 ) -> None:
     plan = plan_rebuild(committed, 10, 120, 1000, policy)  # type: ignore[arg-type]
     assert (plan.start, plan.live_from) == (start, start)
-    assert policy in (plan.warning or "")
+    assert plan.warning == f"{UNUSABLE[committed]}kafka.offset_reset = {policy}: starts at {start}"
     assert plan.chosen  # so it is committed
+    assert plan.serve_from == 120
+    # Only what has aged out leaves no doubt that the windows are of this topic.
+    assert plan.keeps_windows is (committed == CommitPoint(3, 1))
     assert plan.incomplete is (committed is not None)  # a topic read for the first time misses nothing
 
 
-@pytest.mark.parametrize("committed", [None, CommitPoint(3, 1), CommitPoint(500, 400)])
+@pytest.mark.parametrize("committed", UNUSABLE)
 def test_fail_says_what_to_do(committed: CommitPoint | None) -> None:
     with pytest.raises(OffsetResetRequired, match="kafka-consumer-groups --reset-offsets"):
         plan_rebuild(committed, 10, 120, 1000, "fail")

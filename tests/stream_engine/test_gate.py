@@ -56,6 +56,11 @@ def test_without_noise_the_comparison_with_tau_is_strict() -> None:
     assert gate(noise=0.0).decide(ready(gap=math.nextafter(2.0, 3.0)), TREND).fires
 
 
+def test_a_gap_that_is_off_by_just_the_noise_is_not_trusted() -> None:
+    for gap in (1.5, 2.5):
+        assert gate(noise=0.5).decide(ready(gap=gap), TREND).reason is GateReason.NOISE
+
+
 def test_a_token_outside_the_set_never_fires() -> None:
     for exact in (False, True):
         decision = gate().decide(ready(top1=OTHER, gap=50.0), TREND, exact=exact)
