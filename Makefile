@@ -29,11 +29,12 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test chaos demo calibrate-demo docs recording mutants lint types lock clean
+.PHONY: help setup test quick chaos demo calibrate-demo docs recording mutants lint types lock clean
 
 help:
 	@echo "make demo    set up, then real market data through a real Kafka, answered"
 	@echo "make test    set up, then all tests, against a real broker"
+	@echo "make quick   set up, then the tests that need no broker"
 	@echo "make chaos   200 rounds of processes killed at random under load, with a report"
 	@echo "make calibrate-demo   the gate's threshold on real and simulated bars, with plots, in runs/calibration"
 	@echo "make docs    the documentation as pages, in site/; its generated parts written anew"
@@ -49,6 +50,9 @@ setup: $(STAMP)
 
 test: setup
 	$(BIN)/pytest $(PYTEST_ARGS)
+
+quick: setup
+	$(BIN)/pytest -m "not broker" $(PYTEST_ARGS)
 
 chaos: setup
 	STREAM_ENGINE_CHAOS_ROUNDS=$${STREAM_ENGINE_CHAOS_ROUNDS:-200} \

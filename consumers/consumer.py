@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from consumers.dead_letter import DeadLetterWriter
@@ -24,7 +24,7 @@ from consumers.registry import Registry
 from consumers.sink import AnswerSink
 from consumers.source import Change, KafkaSource, Partition, SourceEvent
 from consumers.starts import Starts
-from consumers.stream import PartitionStream, StreamState
+from consumers.stream import MESSAGE_BARS, PartitionStream, StreamState, split
 from consumers.trades import TRADES
 from consumers.windows import WindowWriter
 from stream_engine.config import Config
@@ -55,6 +55,11 @@ MAX_BATCHES_IN_FLIGHT = 256
 """Well under the socket's own bound, where a send would block."""
 MAX_PENDING_WRITES = 1_000
 STOP_WAIT_S, CLOSE_WAIT_S = 2.0, 5.0
+
+
+def in_messages(parsed: Sequence[ParsedRecord]) -> Iterator[list[ParsedRecord]]:
+    """A poll's records in parts that a message to the engine may hold."""
+    return split(parsed, lambda item: len(item.record.bars) if item.record else 0, MESSAGE_BARS)
 
 
 class Consumer:
@@ -148,7 +153,7 @@ class Consumer:
             log.warning("the engine is silent: holding records back until it answers")
         if self._watch.relink_due(now):
             self._link.close()
-            self._link = EngineLink(self._config.transport)
+            self._link = EngineLink(self._config.transport, self.metrics.skipped)
             log.warning("no word from an engine at %s: still trying", self._config.transport.engine)
         if self._watch.hello_due(now):
             self._link.send(ConsumerHello(self._config.kafka.source_topics))
@@ -180,6 +185,10 @@ class Consumer:
                 assert stream.settled is not None
                 for offset in self._answers.take(message) if self._answers is not None else ():
                     stream.settled.hold(offset)
+                return
+            if message.last > stream.last:
+                detail = f"of {stream.partition} up to {message.last}, and {stream.last} was sent last"
+                self.metrics.skipped.note("acknowledgement_of_nothing_sent", detail)
                 return
             before = stream.records_in_flight
             for session, bar in stream.open_bars_due(message):
@@ -272,7 +281,9 @@ class Consumer:
                 raws.extend(records)
         bars = parse_records(raws)
         deliveries += [(stream, bars[first:end]) for stream, first, end in spans]
-        for stream, parsed in deliveries:
+        for stream, parsed in ((stream, part) for stream, whole in deliveries for part in in_messages(whole)):
+            if stream.state is not StreamState.STREAMING:
+                continue  # an earlier part has started it again
             try:
                 batch, letters = stream.accept(parsed)
             except ValueError as error:

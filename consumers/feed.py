@@ -78,14 +78,14 @@ def _text(data: bytes, name: str) -> str:
     coding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     for tried in (coding, "cp1252"):
         try:
-            return data.decode(tried)
+            return data.decode(tried).replace("\r\n", "\n").replace("\r", "\n")
         except UnicodeDecodeError:
             continue
     raise FeedError(f"{name}: neither JSON nor CSV: it is no text in UTF-8")
 
 
 def _csv_rows(text: str, name: str) -> Iterator[tuple[_Row, str | None]]:
-    lines = text.splitlines()
+    lines = text.split("\n")
     first = [(number, line) for number, line in enumerate(lines) if line.strip()][:_HEADER_WITHIN]
     if not first:
         raise FeedError(f"{name}: neither JSON nor CSV: it is empty")
@@ -121,7 +121,7 @@ def _json_rows(text: str, name: str) -> Iterator[tuple[_Row, str | None]]:
         documents = [msgspec.json.decode(text)]
     except UNREADABLE:
         documents = []
-        for number, line in enumerate(text.splitlines(), start=1):
+        for number, line in enumerate(text.split("\n"), start=1):
             if line.strip():
                 try:
                     documents.append(msgspec.json.decode(line))

@@ -26,11 +26,12 @@ def run_consumer(config: Config, stop: threading.Event) -> None:
     source = KafkaSource(config.kafka, config.kafka.source_topics)
     letters = DeadLetterWriter(config.kafka)
     writers = letters, WindowWriter(config.kafka, letters=letters)
-    link = EngineLink(config.transport)
+    metrics = ConsumerMetrics()
+    link = EngineLink(config.transport, metrics.skipped)
     if not config.kafka.standing_topic:
-        Consumer(config, source, *writers, link, health=health).run(stop)
+        Consumer(config, source, *writers, link, health=health, metrics=metrics).run(stop)
         return
-    book, metrics = AnswerBook(), ConsumerMetrics()
+    book = AnswerBook()
     registry = Registry(config, book, metrics.skipped)
     ended = threading.Event()
     thread = threading.Thread(target=registry.run, args=(ended,), name="registry")

@@ -17,6 +17,7 @@ class Reason(StrEnum):
     NOT_A_BAR = "not_a_bar"
     NOT_A_TRADE = "not_a_trade"
     EMPTY_LIST = "empty_list"
+    LIST_TOO_LONG = "list_too_long"
     WRONG_TYPE = "wrong_type"
     CONFLICT = "conflicting_fields"
     MISSING_FIELD = "missing_field"

@@ -19,6 +19,7 @@ from consumers.columns import BAR_NUMBERS, Columns, validate_bars
 from consumers.reasons import DeadLetter, RawRecord, Reason
 from consumers.shapes import BAR_SHAPES, BAR_STARTS, Shape
 from stream_engine.messages import Bar, Record
+from stream_engine.messages.bounds import MAX_BARS
 
 T = TypeVar("T")
 
@@ -219,6 +220,9 @@ def _items_of(value: bytes | None, wire: Wire[T]) -> list[Any]:
         raise _Bad(wire.unlike, f"a JSON {_kind(content)}: send an object with named fields, or a list")
     if not content:
         raise _Bad(Reason.EMPTY_LIST, f"an empty list: send nothing when there is no {wire.noun}")
+    if len(content) > MAX_BARS:
+        detail = f"a list of {len(content)}: send at most {MAX_BARS} {wire.noun}s in a record"
+        raise _Bad(Reason.LIST_TOO_LONG, detail)
     if not any(isinstance(item, dict) for item in content):
         detail = f"an array without field names: convert it to objects such as {wire.example}"
         raise _Bad(wire.unlike, detail)

@@ -93,7 +93,7 @@ class Registry:
         )
         self._failures: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
         self._letters = DeadLetterWriter(kafka)
-        self._link = EngineLink(config.transport)
+        self._link = EngineLink(config.transport, skipped)
         self._watch = EngineWatch(time.monotonic())
         self._offset = -1
         self._queries: dict[str, tuple[StandingApply, RawRecord]] = {}
@@ -146,7 +146,7 @@ class Registry:
         self._watch.check(now)
         if self._watch.relink_due(now):
             self._link.close()
-            self._link = EngineLink(self._config.transport)
+            self._link = EngineLink(self._config.transport, self._skipped)
             self._forget_sync()
         if self._watch.hello_due(now):
             self._link.send(RegistryHello())

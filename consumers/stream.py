@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
 from consumers.bars import OpenBar, TradeBars
 from consumers.offsets import CommitPoint, RebuildPlan, SettledOffsets
@@ -13,6 +14,24 @@ from consumers.reasons import DeadLetter, RawRecord, Reason
 from consumers.records import ParsedRecord
 from consumers.source import Partition
 from stream_engine.messages import Ack, Assign, Batch, Record, Revoke
+
+MESSAGE_BARS = 50_000
+"""Bars of one message to the engine, some 3 MB: its frames have a bound."""
+
+
+def split(items: Iterable[T], weight: Callable[[T], int], most: int) -> Iterator[list[T]]:
+    """Consecutive parts whose weights sum up to at most ``most``, or of a single item."""
+    part: list[T] = []
+    held = 0
+    for item in items:
+        weighs = weight(item)
+        if part and held + weighs > most:
+            yield part
+            part, held = [], 0
+        part.append(item)
+        held += weighs
+    if part:
+        yield part
 
 
 class StreamState(Enum):
@@ -27,6 +46,8 @@ _NEXT = {
     StreamState.STREAMING: {StreamState.WAITING, StreamState.REVOKED},
     StreamState.REVOKED: set[StreamState](),
 }
+
+T = TypeVar("T")
 
 RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 5.0

@@ -25,6 +25,7 @@ from consumers.dead_letter import Confirmation, DeadLetterWriter
 from consumers.producer import SteadyProducer, open_producer, raise_if_final
 from consumers.salvage import Unread
 from consumers.source import Partition, SourceUnavailable
+from consumers.stream import MESSAGE_BARS, split
 from stream_engine.config import KafkaSettings
 from stream_engine.messages import Window
 from stream_engine.messages.bounds import MAX_ID, UNREADABLE
@@ -344,7 +345,6 @@ class WindowLoad:
         return self._outcome
 
 
-def in_parts(windows: Iterable[Window], size: int = 500) -> list[tuple[Window, ...]]:
-    """Windows in messages of a bounded size."""
-    whole = tuple(windows)
-    return [whole[start : start + size] for start in range(0, len(whole), size)]
+def in_parts(windows: Iterable[Window], bars: int = MESSAGE_BARS) -> list[tuple[Window, ...]]:
+    """Windows in messages of a bounded size: so many bars, or one window."""
+    return [tuple(part) for part in split(windows, lambda window: len(window.bars), bars)]

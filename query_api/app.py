@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,7 +21,10 @@ from query_api.schemas import components
 from query_api.state import ApiState
 from query_api.worker import claim_worker
 from stream_engine.config import Config
+from stream_engine.skipped import Skipped
 from stream_engine.transport import EngineClient
+
+log = logging.getLogger(__name__)
 
 DESCRIPTION = """
 Market data arrives on Kafka; each symbol has a resident model session; a question about it is answered from the
@@ -67,7 +71,7 @@ def create_app(config: Config) -> FastAPI:
 
 async def open_state(config: Config, metrics: ApiMetrics, worker: int) -> ApiState:
     """The running parts of API worker ``worker``."""
-    engine = EngineClient(config.transport)
+    engine = EngineClient(config.transport, Skipped(log, count=metrics.skipped))
     await engine.start()
     hub = EventHub(engine, metrics, config.api.event_queue)
     hub.start()

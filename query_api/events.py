@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum
@@ -15,7 +14,6 @@ from query_api.schemas import AnswerChangedBody, CommittedBody, NotEvaluatedBody
 from stream_engine.messages import Committed, Event, EventEnvelope, NotEvaluated, RiskChanged
 from stream_engine.transport import EngineClient
 
-log = logging.getLogger(__name__)
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -150,15 +148,10 @@ class EventHub:
             await asyncio.gather(self._reader, return_exceptions=True)
 
     async def _read(self) -> None:
-        while True:
-            try:
-                async for envelope in self._engine.events():
-                    self._publish(envelope)
-                    # A burst that is already here would never let the clients run, and drop them all.
-                    await asyncio.sleep(0)
-            except msgspec.MsgspecError:
-                # Reading on from a new subscription: the hole in the sequence makes the clients start over.
-                log.exception("an event that is none was received")
+        async for envelope in self._engine.events():
+            self._publish(envelope)
+            # A burst that is already here would never let the clients run, and drop them all.
+            await asyncio.sleep(0)
 
     def _publish(self, envelope: EventEnvelope) -> None:
         if not self._subscriptions:

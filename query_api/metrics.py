@@ -81,6 +81,12 @@ class ApiMetrics:
             "Event streams ended because their client fell too far behind",
             registry=self._registry,
         )
+        self._skipped = Counter(
+            "query_api_skipped",
+            "Messages of the engine that could not be read, by reason",
+            ("reason",),
+            registry=self._registry,
+        )
         # Finding a labelled child costs more than counting with it.
         self._request_child = cache(self._requests.labels)
         self._request_time_child = cache(self._request_seconds.labels)
@@ -104,6 +110,9 @@ class ApiMetrics:
 
     def check(self, sent: bool) -> None:
         self._checks.labels("sent" if sent else "dropped").inc()
+
+    def skipped(self, reason: str) -> None:
+        self._skipped.labels(reason).inc()
 
     def subscribers(self, change: int) -> None:
         self._subscribers.inc(change)

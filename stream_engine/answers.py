@@ -76,7 +76,7 @@ def build_answer(
         latency_us=latency_us,
         window_bars=session.builder.profile.window_bars,
         bars=session.window,
-        state=INCOMPLETE if session.incomplete else session.state.value,
+        state=INCOMPLETE if session.incomplete else session.answer_state.value,
         entry_tokens=entry_tokens,
         reused_tokens=reused_tokens,
         model=session.builder.profile.name,
@@ -127,7 +127,7 @@ def build_missed(query: StandingQuery, session: Session, reason: str) -> NotEval
 def evidence_of(session: Session, topic_index: int) -> Evidence:
     """What the board carries beside a ready distribution."""
     flags = StateFlag.NONE
-    if session.state is SessionState.WARMING_UP:
+    if session.answer_state is SessionState.WARMING_UP:
         flags |= StateFlag.WARMING_UP
     if session.incomplete:
         flags |= StateFlag.INCOMPLETE

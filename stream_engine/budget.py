@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetShape:
     """Sizes in cells. A session's share is one contiguous extent: the live slab from its start, and the
-    last ``reserve`` cells kept for the second slab of the window swap. ``prefix_base`` is where the frozen
-    prefix lies, behind all shares, once for all sessions."""
+    last ``reserve`` cells kept for the second slab of the window swap. Behind all shares lie the workbench's
+    cells, and from ``prefix_base`` on the frozen prefix, once for all sessions."""
 
     total: int
     max_sessions: int
@@ -31,8 +32,17 @@ class BudgetShape:
         return self.total // self.max_sessions
 
     @property
-    def prefix_base(self) -> int:
+    def bench_base(self) -> int:
         return self.share * self.max_sessions
+
+    @property
+    def bench(self) -> int:
+        """Cells of the workbench: a share without a second slab."""
+        return self.share - self.reserve
+
+    @property
+    def prefix_base(self) -> int:
+        return self.bench_base + self.bench
 
     @property
     def cells(self) -> int:
@@ -44,11 +54,27 @@ class BudgetShape:
         return self.share - live - self.reserve
 
 
+@dataclass(slots=True)
+class Workbench:
+    """Cells that are no session's. In idle time a session without cells is computed here: that takes nothing from
+    anybody. ``tokens`` are those whose cells lie here."""
+
+    base: int
+    tokens: list[int] = field(default_factory=list)
+
+    def keep_common(self, log: Sequence[int]) -> int:
+        """Cut to what the cells have in common with ``log``; returns how many tokens that are."""
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(self.tokens, log, strict=False))
+        del self.tokens[sum(1 for _ in same) :]
+        return len(self.tokens)
+
+
 class CellBudget:
     """Extents of resident sessions, least recently used first."""
 
     def __init__(self, shape: BudgetShape) -> None:
         self.shape = shape
+        self.bench = Workbench(shape.bench_base)
         self._free = [index * shape.share for index in reversed(range(shape.max_sessions))]
         self._resident: OrderedDict[str, int] = OrderedDict()
 
@@ -85,6 +111,7 @@ class CellBudget:
         bases = sorted([*self._free, *self._resident.values()])
         expected = [index * shape.share for index in range(shape.max_sessions)]
         assert bases == expected, f"extents are lost, shared or out of place: {bases}"
+        assert len(self.bench.tokens) <= shape.bench, "the workbench holds more than it has cells"
 
     def touch(self, session: str) -> None:
         """The session was asked something: it is the last to be evicted now."""

@@ -18,6 +18,7 @@ from stream_engine.commands.probe_model import probe_model
 from stream_engine.commands.produce import produce
 from stream_engine.commands.query import query
 from stream_engine.commands.serve import serve
+from stream_engine.commands.shown import keep_writing
 from stream_engine.commands.topics import topics
 from stream_engine.commands.train import train
 from stream_engine.commands.watch import watch
@@ -75,6 +76,7 @@ for command in (*service, train, models, probe_model, calibrate):
 
 def main() -> None:
     """Entry point. Exit status: 0 done, 1 failed, 2 wrong usage or setting, 130 interrupted."""
+    keep_writing()
     try:
         status = cli.main(prog_name="stream-engine", standalone_mode=False)
     except click.ClickException as error:

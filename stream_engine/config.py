@@ -210,7 +210,8 @@ class EngineSettings:
     """When decision points are decoded: in the pass of the commit, in one of its own in the idle time after it
     (the paper's Algorithm 1), or never."""
     max_sessions: int = 64
-    """Sessions with resident KV cells; further ones fall back to tokens only, least recently used first."""
+    """Sessions with resident KV cells; further ones fall back to tokens only, least recently used first. What is
+    ready of them is computed in idle time."""
     total_cells: int = 0
     """Cell budget (one cell = one token's KV over all layers); 0 sizes it for ``max_sessions``."""
     step_tokens: int = 512

@@ -26,13 +26,14 @@ from stream_engine.entry import (
 from stream_engine.gate import ClassGate, Gate
 from stream_engine.ingest import Ingest
 from stream_engine.instants import event_time
+from stream_engine.integrity import check_integrity
 from stream_engine.messages import Committed, ErrorReply, Event, StandingPut, StandingQuery
 from stream_engine.model.rendering import Builder
 from stream_engine.model.runner import Runner, SegmentResult
 from stream_engine.model.step import Segment
 from stream_engine.plan import PlannedSession, Planner
 from stream_engine.promoted import PromotedQuestions
-from stream_engine.publish import Publication, token_hash
+from stream_engine.publish import Publication
 from stream_engine.queries import QueryDesk, not_found, question_too_long, ready_distribution, unsupported
 from stream_engine.risk import RiskMonitor
 from stream_engine.router import Router
@@ -188,10 +189,9 @@ class Engine:
                 owned.deleted.append(session.id)
 
     def _evict(self, session: Session) -> None:
-        """The session's cells go to another one: tokens only from now on. Its slots are cleared first."""
-        self.publication.invalidated(session)
-        session.invalidate()
-        session.resident, session.second = 0, None
+        """The session's cells go to another one: tokens only from now on. What is ready stays so until its next
+        change."""
+        session.lose_cells()
         session.move_to(SessionState.EVICTED if self.ingest.serves(session) else SessionState.REBUILDING)
         self.counters["evictions_total"] += 1
 
@@ -299,39 +299,7 @@ class Engine:
     def check_integrity(self) -> None:
         """Cells = tokens = boundary, for every session; no extent overlaps another; and what is ready, here and on
         the board, is of the session's present log. Raises AssertionError with what differs."""
-        self.budget.check_integrity()
-        for session in self.sessions.values():
-            session.check_integrity()
-            self._check_cells(session)
-            self._check_ready(session)
-
-    def _check_cells(self, session: Session) -> None:
-        shape, name = self.budget.shape, f"session {session.id!r}"
-        if self.budget.base_of(session.id) is None:
-            assert session.resident == 0, f"{name}: cells counted without an extent"
-            assert not session.branches, f"{name}: branches without an extent"
-            assert session.second is None, f"{name}: a second slab without an extent"
-            return
-        assert shape.headroom(len(session.tokens)) >= 0, f"{name}: its log has no room in its share"
-        end = shape.share if session.second is None else shape.share - shape.reserve
-        assert session.scratch_end <= end, f"{name}: scratch cells up to {session.scratch_end}, there are {end}"
-        if session.second is not None:
-            slab = session.second
-            assert slab.resident <= len(slab.tokens) <= shape.reserve, f"{name}: the second slab has no room"
-
-    def _check_ready(self, session: Session) -> None:
-        name, entries = f"session {session.id!r}", self._by_key(self.entries(session))
-        for key, ready in session.ready.items():
-            at = len(session.tokens) + len(entries[key].tokens)
-            assert ready.position == at, f"{name}: {key!r} is ready at {ready.position}, not at {at}"
-        commit = self.scheduler.commits.get(session.id)
-        if commit is not None and commit.started:
-            return  # until the step has run, the state before the commit is the live one on the board
-        for key, (version, hashed) in self.publication.valid(session).items():
-            assert key in session.ready, f"{name}: {key!r} is on the board and not ready here"
-            assert version == session.version, f"{name}: {key!r} on the board is of version {version}"
-            live = token_hash(session.tokens, entries[key].tokens)
-            assert hashed == live, f"{name}: {key!r} on the board is of other tokens"
+        check_integrity(self.sessions.values(), self.budget, self.scheduler, self.publication, self.entries)
 
     def _apply_gates(self, classes: Mapping[str, ClassGate]) -> None:
         """Answers of this process and of every reader of the board obey at once."""
@@ -341,8 +309,15 @@ class Engine:
 
     def _finish(self, one: PlannedSession, result: SegmentResult) -> None:
         session = one.session
+        if one.bench is not None:
+            one.bench.tokens.extend(one.append)
         if one.check is not None:
-            self.verification.finish(one.check, result.branches[0])
+            if one.branches:
+                self.verification.finish(one.check, result.branches[0])
+            return
+        if one.bench is not None:
+            self._decoded(one, result)
+            self._ready_later(one)
             return
         if one.second:
             assert session.second is not None
@@ -356,28 +331,36 @@ class Engine:
             return
         reached = one.reaches_end or one.base is None
         session.resident += len(one.append)
-        distributions = dict(zip([entry.key for entry in one.riders], result.branches, strict=False))
-        for entry, branch in zip(one.riders, one.branches, strict=False):
-            position = len(session.tokens) + len(entry.tokens)
-            session.ready[entry.key] = ready_distribution(distributions[entry.key], position)
-            session.branches.append(ResidentBranch(entry.tokens, branch.cell))
-            session.owed.discard(entry.key)
-        self.counters["prepositions_total"] += len(one.riders)
+        self._decoded(one, result)
+        session.branches += [
+            ResidentBranch(entry.tokens, branch.cell)
+            for entry, branch in zip(one.riders, one.branches, strict=False)
+        ]
         if one.commit is not None and reached:
             self._commit(one)
         elif one.base is not None and reached:
             if session.state is SessionState.EVICTED:
                 session.move_to(session.settled_state())
                 self.scheduler.add(Lane.LONE, session.id)
-            if one.riders:
-                if session.serving:
-                    keys = [entry.key for entry in one.riders]
-                    self.publication.added(session, self._by_key(one.riders), keys)
-                self._evaluate(session, one.riders)
+            self._ready_later(one)
         for work, logits in zip(one.queries, result.branches[len(one.riders) :], strict=True):
             self.queries.advance(work, session, logits)
         for work in one.refused:
             self.queries.refuse(work, question_too_long())
+
+    def _decoded(self, one: PlannedSession, result: SegmentResult) -> None:
+        for entry, logits in zip(one.riders, result.branches, strict=False):
+            position = len(one.session.tokens) + len(entry.tokens)
+            one.session.ready[entry.key] = ready_distribution(logits, position)
+            one.session.owed.discard(entry.key)
+        self.counters["prepositions_total"] += len(one.riders)
+
+    def _ready_later(self, one: PlannedSession) -> None:
+        """Decision points of the present state were decoded without a commit."""
+        if one.riders and one.session.serving:
+            keys = [entry.key for entry in one.riders]
+            self.publication.added(one.session, self._by_key(one.riders), keys)
+        self._evaluate(one.session, one.riders)
 
     def _commit(self, one: PlannedSession) -> None:
         """The live end moves, and with it every slot of the session (one write), then events, then batches."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from stream_engine.skipped import MESSAGE_REASONS
+
 ENGINE_COUNTERS = {
     "commits_total": "Commits: the records of one key that one step appended",
     "records_total": "Records taken from consumers, those that were not applied included",
@@ -34,6 +36,8 @@ ENGINE_COUNTERS = {
     "swaps_prepared_total": "Window swaps whose cells were pre-filled in idle time",
     "evictions_total": "Sessions whose cells went to another session",
     "messages_malformed_total": "Messages from other processes that could not be read",
+    "messages_skipped_total": "Messages from other processes that were not taken, whatever the reason",
+    **{f"messages_skipped_{reason}_total": f"Messages {text}" for reason, text in MESSAGE_REASONS.items()},
 }
 """Prefixed ``stream_engine_``; the keys of ``Status.counters``."""
 
@@ -50,6 +54,7 @@ ENGINE_GAUGES = {
     "queue_checks": "Fast answers that wait for a check",
     "queue_standing": "Sessions with standing queries that wait for idle time",
     "queue_lone": "Sessions with pre-positions that wait for idle time",
+    "queue_refill": "Sessions without cells that wait to be computed on the workbench",
     "queue_second_slab": "Sessions whose next window waits to be pre-filled",
     "consumers_without_kafka": "Consumers that Kafka does not answer: the lag is then of before",
     "partitions_unreadable": "Partitions that stand at an offset which cannot be read",
@@ -66,7 +71,7 @@ CONSUMER_COUNTERS = {
     "commits_total": "Offset commits",
     "rebuilds_total": "Starts of a partition: assignments, and restarts for a refusal or a new engine",
     "dead_letters_total": "Dead letters",
-    "skipped_total": "Records of the windows, answers and standing-query topics that are none of ours",
+    "skipped_total": "Records of topics of our own, and messages of the engine, that were passed over",
 }
 """Prefixed ``stream_engine_consumer_``; the keys of ``ConsumerReport.counters``, beside those by reason."""
 

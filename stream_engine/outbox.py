@@ -8,6 +8,9 @@ from collections import deque
 from stream_engine.messages import AnswerChanged, AnswerGone
 from stream_engine.session import Source
 
+MAX_ANSWERS = 2_000
+"""Of one message, whose size has a bound."""
+
 
 class Outbox:
     """Per partition, in the order of evaluation. A consumer that dies takes with it what it had not written: its
@@ -28,14 +31,15 @@ class Outbox:
             self._unwritten.setdefault(source, deque()).append((next(self._numbers), answer))
 
     def take(self) -> list[tuple[Source, int, tuple[AnswerChanged | AnswerGone, ...]]]:
-        """What was not handed out yet: by partition, with the number of the last answer."""
+        """What was not handed out yet: by partition, in parts, with the number of the last answer of each."""
         taken = []
         for source, waiting in self._unwritten.items():
             sent = self._sent.get(source, 0)
-            if waiting and waiting[-1][0] > sent:
-                answers = tuple(answer for number, answer in waiting if number > sent)
-                self._sent[source] = waiting[-1][0]
-                taken.append((source, waiting[-1][0], answers))
+            unsent = [one for one in waiting if one[0] > sent]
+            for first in range(0, len(unsent), MAX_ANSWERS):
+                part = unsent[first : first + MAX_ANSWERS]
+                self._sent[source] = part[-1][0]
+                taken.append((source, part[-1][0], tuple(answer for _, answer in part)))
         return taken
 
     def written(self, source: Source, number: int) -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from stream_engine.budget import CellBudget
+from stream_engine.budget import CellBudget, Workbench
 from stream_engine.config import EngineSettings
 from stream_engine.entry import Entry, EntryKind, common_prefix
 from stream_engine.instants import rfc3339
 from stream_engine.messages import Rejected
 from stream_engine.model.runner import Runner
 from stream_engine.model.step import Branch, Segment
-from stream_engine.scheduler import CheckWork, CommitWork, Lane, QueryWork, Scheduler, choose_riders
+from stream_engine.scheduler import CheckWork, CommitWork, Lane, QueryWork, Scheduler, Selection, choose_riders
 from stream_engine.session import SecondSlab, Session, SessionState
 
 
@@ -26,7 +26,8 @@ class PlannedSession:
     ``commit`` is set when this step begins or continues one; ``second`` when the segment fills the second
     slab instead of the live one. ``refused`` are queries whose entry is too long for the session's share. With a
     ``deferred`` entries run alone later, ``skipped`` ones not at all at this version. With a
-    ``check`` the one branch is that of an earlier boundary, and nothing of the session changes."""
+    ``check`` the one branch is that of an earlier boundary, and nothing of the session changes. On the ``bench``
+    lies a session without cells: only what becomes ready is its own."""
 
     session: Session
     base: int | None
@@ -40,20 +41,27 @@ class PlannedSession:
     refused: list[QueryWork] = field(default_factory=list)
     branches: list[Branch] = field(default_factory=list)
     check: CheckWork | None = None
+    bench: Workbench | None = None
+
+    @property
+    def resident(self) -> int:
+        """Tokens that are in the cells from ``base`` on before the step."""
+        if self.bench is not None:
+            return len(self.bench.tokens)
+        if self.second:
+            assert self.session.second is not None
+            return self.session.second.resident
+        return self.session.resident
 
     @property
     def reaches_end(self) -> bool:
         """After this step every token of the log is resident."""
-        return self.session.resident + len(self.append) == len(self.session.tokens)
+        return self.resident + len(self.append) == len(self.session.tokens)
 
     def segment(self) -> Segment | None:
         if self.base is None or not (self.append or self.branches):
             return None
-        resident = self.session.resident
-        if self.second:
-            assert self.session.second is not None
-            resident = self.session.second.resident
-        return Segment(self.base, resident, self.append, tuple(self.branches))
+        return Segment(self.base, self.resident, self.append, tuple(self.branches))
 
 
 @dataclass(slots=True)
@@ -93,9 +101,14 @@ class Planner:
 
     def plan(self) -> list[PlannedSession]:
         """The next step; empty when nothing can run."""
-        selection = self._scheduler.select()
-        if selection is None:
-            return []
+        while (selection := self._scheduler.select()) is not None:
+            planned = self._plan(selection)
+            if planned or selection.lane is None or self._scheduler.lanes[selection.lane]:
+                return planned
+            # Nothing of that lane was left to do: the next one's turn.
+        return []
+
+    def _plan(self, selection: Selection) -> list[PlannedSession]:
         step = _Step(self._settings.step_tokens)
         for work in selection.queries:
             self._plan_query(step, work, joined=bool(selection.commits))
@@ -112,6 +125,9 @@ class Planner:
                 break
             if selection.lane is Lane.SECOND_SLAB:
                 self._plan_second_slab(step, session_id)
+            elif selection.lane is Lane.REFILL:
+                if not step.planned:  # there is one workbench
+                    self._plan_refill(step, session_id)
             elif selection.lane is not None:
                 self._plan_lone(step, session_id, selection.lane)
         if selection.check is not None:
@@ -135,7 +151,7 @@ class Planner:
                     return  # its evaluation comes before the next version
             self._take(session, commit)
         if base is None or commit.late_only:
-            step.add(PlannedSession(session, None, commit=commit))
+            step.add(PlannedSession(session, None, commit=commit, deferred=entries))
             return
         self._swap_in(session, base)
         append = tuple(session.tokens[session.resident : session.resident + step.room])
@@ -174,8 +190,7 @@ class Planner:
             self._counters["gaps_total"] += change.gaps
             self._counters["bars_total"] += len(record.bars) - len(change.late)
         self._counters["swaps_total"] += session.swaps - swaps
-        settled = session.current and session.serving
-        commit.late_only = bool(commit.taken) and version == session.version and settled
+        commit.late_only = bool(commit.taken) and version == session.version and session.serving
         if not commit.late_only:
             session.invalidate()
         if self._budget.shape.prefix < session.resident < before:
@@ -200,6 +215,7 @@ class Planner:
         shape = self._budget.shape
         self._runner.copy(shape.prefix_base, base, shape.prefix)
         session.resident = shape.prefix
+        session.forget_branches()
         return base
 
     def _swap_in(self, session: Session, base: int) -> None:
@@ -237,6 +253,8 @@ class Planner:
                 return
         elif base is None or not session.current or not due:
             self._scheduler.lanes[lane].pop(session_id)
+            if due and base is None:
+                self._scheduler.add(Lane.REFILL, session_id)
             return
         if self._plan_alone(step, session, base, due):
             self._scheduler.lanes[lane].pop(session_id)
@@ -275,12 +293,51 @@ class Planner:
         return not riders.deferred
 
     def _plan_check(self, step: _Step, work: CheckWork) -> None:
-        """The full path of an earlier boundary. Its cells are free again after the step, so an answer of several
-        tokens is computed from the entry's first one each time."""
+        """The full path of an earlier boundary, on the workbench where that is not resident. Its cells are free
+        again after the step, so an answer of several tokens is computed from the entry's first one each time."""
         session = self._sessions[work.check.session]
-        planned = step.add(PlannedSession(session, self._budget.base_of(session.id), check=work))
-        cell = max(session.scratch_end, session.resident)
-        planned.branches.append(Branch(work.entry + work.generated, cell, sees=work.boundary))
+        entry = work.entry + work.generated
+        if work.boundary <= session.resident:
+            planned = step.add(PlannedSession(session, self._budget.base_of(session.id), check=work))
+            planned.branches.append(Branch(entry, max(session.scratch_end, session.resident), sees=work.boundary))
+            return
+        planned = self._on_bench(step, session, session.tokens[: work.boundary])
+        planned.check = work
+        if planned.resident + len(planned.append) == work.boundary:
+            planned.branches.append(Branch(entry, work.boundary))
+
+    def _on_bench(self, step: _Step, session: Session, log: list[int]) -> PlannedSession:
+        """More of ``log`` comes onto the workbench, as much as the step has room for."""
+        bench, shape = self._budget.bench, self._budget.shape
+        if bench.keep_common(log) < shape.prefix:
+            self._runner.copy(shape.prefix_base, bench.base, shape.prefix)
+            bench.tokens[:] = log[: shape.prefix]
+        append = tuple(log[len(bench.tokens) : len(bench.tokens) + step.room])
+        return step.add(PlannedSession(session, bench.base, append, bench=bench))
+
+    def _plan_refill(self, step: _Step, session_id: str) -> None:
+        """What is due of a session without cells, in cells that are nobody's. A standing query is a demand and
+        gets cells for it; an envelope is worth its cells only."""
+        session = self._sessions[session_id]
+        elsewhere = (EntryKind.STANDING, EntryKind.ENVELOPE)
+        due = [e for e in self._entries(session) if e.key not in session.ready and e.kind not in elsewhere]
+        if not due or session.state is not SessionState.EVICTED:
+            self._scheduler.lanes[Lane.REFILL].pop(session_id)
+            return
+        planned = self._on_bench(step, session, session.tokens)
+        if not planned.reaches_end:
+            return
+        cell, live_end = len(session.tokens), len(session.tokens)
+        for entry in due:
+            if cell + len(entry.tokens) > self._budget.shape.bench:
+                planned.skipped = (*planned.skipped, entry)
+                continue
+            planned.riders.append(entry)
+            planned.branches.append(Branch(entry.tokens, cell))
+            cell += len(entry.tokens)
+        if cell == live_end or not planned.skipped:
+            self._scheduler.lanes[Lane.REFILL].pop(session_id)
+            self._count_skips(planned.skipped)
 
     def _plan_second_slab(self, step: _Step, session_id: str) -> None:
         session = self._sessions[session_id]

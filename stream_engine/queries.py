@@ -291,7 +291,7 @@ def not_found(session_id: str) -> ErrorReply:
 
 
 def _flags(session: Session) -> StateFlag:
-    return StateFlag.WARMING_UP if session.state is SessionState.WARMING_UP else StateFlag.NONE
+    return StateFlag.WARMING_UP if session.answer_state is SessionState.WARMING_UP else StateFlag.NONE
 
 
 def _now_ms() -> int:

@@ -1,6 +1,6 @@
 """Work items and their priorities: what goes into the next step. Ids only, no tensors.
 
-    query > commit > standing query > shadow verification > lone pre-position > second slab
+    query > commit > standing query > shadow verification > lone pre-position > second slab > refill
 
 A waiting commit joins every k-th query step, so that neither starves. What finds no room in a step keeps
 its place in its queue.
@@ -77,6 +77,8 @@ class Lane(Enum):
     STANDING = "standing"
     LONE = "lone"
     SECOND_SLAB = "second_slab"
+    REFILL = "refill"
+    """A session without cells, whose decision points are computed on the workbench."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from stream_engine.assemble import build_engine
 from stream_engine.config import Config
 from stream_engine.engine import Engine
+from stream_engine.intake import OfPartition, PartitionHead, head_of, refusal
 from stream_engine.messages import (
     AnswerChanged,
     AnswerGone,
@@ -21,11 +22,13 @@ from stream_engine.messages import (
     ConsumerHello,
     ConsumerReport,
     Done,
+    ErrorReply,
     Evaluations,
     EvaluationsWritten,
     Event,
     FromEngine,
     Query,
+    Refused,
     RegistryHello,
     RegistrySnapshot,
     Restore,
@@ -44,10 +47,11 @@ from stream_engine.messages import (
     ToEngine,
     Welcome,
 )
+from stream_engine.messages.bounds import MAX_TEXT
 from stream_engine.outbox import Outbox
 from stream_engine.queries import not_found
 from stream_engine.registration import Registration, no_query
-from stream_engine.session import Source
+from stream_engine.session import IllegalTransition, Source
 from stream_engine.status import session_info, session_infos, status
 from stream_engine.transport import EngineServer, Peer
 
@@ -65,7 +69,7 @@ class EngineService:
 
     def __init__(self, config: Config, build: Callable[[Callable[[Event], None]], Engine] | None = None) -> None:
         self._config = config
-        self._server = EngineServer(config.transport)
+        self._server = EngineServer(config.transport, self._unreadable)
         self._sequence = 0
         self._consumers: dict[bytes, float] = {}
         self._reports: dict[bytes, ConsumerReport] = {}
@@ -82,19 +86,25 @@ class EngineService:
         idle = True
         try:
             while not stop.is_set():
-                self._take_in(IDLE_WAIT_MS if idle else 0)
-                idle = not self.engine.step()
-                self._hand_out_evaluations()
-                self._registration.expire()
-                for ack in self.engine.ingest.settle():
-                    owner = self._owners.get(Source(ack.topic, ack.partition))
-                    if owner is not None:
-                        self._server.send(owner, ack)
+                idle = not self.turn(IDLE_WAIT_MS if idle else 0)
                 if idle:
                     self.engine.when_idle()
         finally:
             self.engine.close()
             self._server.close()
+
+    def turn(self, wait_ms: int) -> bool:
+        """Messages in, one step, and what comes of it out; waits up to ``wait_ms`` for the first message. False
+        where there was nothing to run."""
+        self._take_in(wait_ms)
+        ran = self.engine.step()
+        self._hand_out_evaluations()
+        self._registration.expire()
+        for ack in self.engine.ingest.settle():
+            owner = self._owners.get(Source(ack.topic, ack.partition))
+            if owner is not None:
+                self._server.send(owner, ack)
+        return ran
 
     def _take_in(self, wait_ms: int) -> None:
         """Messages that have come, up to a bound on what they hold, because a query among them waits for its step.
@@ -107,7 +117,7 @@ class EngineService:
             ((peer, message),) = received
             wait_ms = 0
             self.engine.publication.heartbeat()
-            self._handle(peer, message)
+            self._take(peer, message)
             weight += _weight(message)
             if weight >= MAX_WEIGHT:
                 return
@@ -139,6 +149,49 @@ class EngineService:
                     self.engine.boot_id, source.topic, source.partition, owned.generation, number, answers
                 )
                 self._server.send(owner, message)
+
+    def _take(self, peer: Peer, message: ToEngine) -> None:
+        """One message, and what it may do is bounded by it: what this engine is not for is refused before anything
+        is changed, and a handler that raises costs the message (and the partition that it was about, which starts
+        again from the log) once everything else is found whole. An invariant that is broken ends the process: what
+        it holds cannot be trusted, and Kafka has it all."""
+        partitions = self.engine.ingest.partitions
+        refused = refusal(message, self._config.kafka, partitions.sizes, self._consumers, peer.identity)
+        if refused is not None:
+            self._server.skipped.note(refused.reason, f"{type(message).__name__}: {refused.detail}")
+            if isinstance(message, Assign | Restore | Batch):
+                self._refuse(peer, message, refused.detail)
+            return
+        try:
+            self._handle(peer, message)
+        except (AssertionError, IllegalTransition, MemoryError):
+            raise
+        except Exception as error:
+            name = type(message).__name__
+            log.exception("a message of type %s failed", name)
+            self._server.skipped.note("failed", f"{name}: {type(error).__name__}: {error}")
+            if peer.correlation:
+                self._server.send(peer, ErrorReply(500, "internal_error", "the engine failed; its log has it"))
+            if isinstance(message, OfPartition):
+                self._let_go(Source(message.topic, message.partition))
+                self._refuse(peer, message, f"the engine failed on it: {type(error).__name__}: {error}")
+            self.engine.check_integrity()
+
+    def _refuse(self, peer: Peer, message: OfPartition | PartitionHead, reason: str) -> None:
+        where = message.topic, message.partition, message.generation
+        self._server.send(peer.unsolicited(), Refused(self.engine.boot_id, *where, None, reason[:MAX_TEXT]))
+
+    def _unreadable(self, peer: Peer, payload: bytes, why: str) -> None:
+        """A consumer would wait for ever for what becomes of it."""
+        if (head := head_of(payload)) is not None:
+            self._refuse(peer, head, f"the engine cannot read it: {why}")
+
+    def _let_go(self, source: Source) -> None:
+        owned = self.engine.ingest.partitions.get(source)
+        if owned is not None:
+            self.engine.ingest.revoke(Revoke(source.topic, source.partition, owned.generation))
+            if self._outbox is not None:
+                self._outbox.drop(source)
 
     def _handle(self, peer: Peer, message: ToEngine) -> None:
         engine = self.engine
@@ -198,7 +251,7 @@ class EngineService:
         elif isinstance(message, ConsumerReport):
             self._consumers[peer.identity] = time.monotonic()
             self._reports[peer.identity] = message
-            self.engine.ingest.partitions.sizes |= message.partitions
+            self._learn_sizes()
         else:
             self._server.send(peer, self._request(message))
 
@@ -237,7 +290,25 @@ class EngineService:
                 return Done() if engine.unregister(query_id) else no_query(query_id)
             case SnapshotRequest(session=session_id, query=query_id):
                 return Snapshot(self._sequence, engine.standing.answers(session_id, query_id))
-        return status(engine, self._started, self._alive(), self._reports, self._server.malformed)
+        return status(engine, self._started, *self._heard())
+
+    def _heard(self) -> tuple[int, Mapping[bytes, ConsumerReport], int, dict[str, int]]:
+        return self._alive(), self._reports, self._server.malformed, self._server.skipped.counts
+
+    def _learn_sizes(self) -> None:
+        """How many partitions the topics have, as the consumers say that are there. Partitions behind that were
+        assigned by nobody who reads them: they would never be live."""
+        self._alive()
+        table = self.engine.ingest.partitions
+        for topic in self._config.kafka.source_topics:
+            told = [report.partitions[topic] for report in self._reports.values() if topic in report.partitions]
+            if told:
+                table.sizes[topic] = max(told)
+        for owned in table.all():
+            source = owned.source
+            if source.partition >= table.sizes.get(source.topic, source.partition + 1):
+                self._server.skipped.note("unknown_partition", f"{source.topic}/{source.partition} is let go")
+                self._let_go(source)
 
     def _alive(self) -> int:
         """Consumers heard of lately."""

@@ -26,7 +26,7 @@ class SessionState(Enum):
     REBUILDING = "REBUILDING"
     """Windows are refilled from the log after a restart; nothing is answered yet."""
     EVICTED = "EVICTED"
-    """Tokens only: the cells went to another session, and come back on demand."""
+    """Tokens only: the cells went to another session, and come back on demand. What is ready stays so."""
 
 
 _SERVING = {SessionState.WARMING_UP, SessionState.LIVE, SessionState.FULL}
@@ -123,7 +123,13 @@ class Session:
 
     @property
     def serving(self) -> bool:
-        return self.state in _SERVING
+        """With cells or without."""
+        return self.state in _SERVING or self.state is SessionState.EVICTED
+
+    @property
+    def answer_state(self) -> SessionState:
+        """What an answer says of its session: whether that has cells is nothing to the one who asks."""
+        return self.settled_state() if self.state is SessionState.EVICTED else self.state
 
     @property
     def current(self) -> bool:
@@ -220,6 +226,11 @@ class Session:
         """The live end moves or the cells behind it are reused: nothing there may be resumed from."""
         self.branches.clear()
         self.scratch_end = self.resident
+
+    def lose_cells(self) -> None:
+        """They go to another session. What was computed from them is still of the present log."""
+        self.resident, self.second = 0, None
+        self.forget_branches()
 
     def invalidate(self) -> None:
         """Nothing that was computed from the present log may be used any more."""

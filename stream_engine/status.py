@@ -13,6 +13,7 @@ from stream_engine.partitions import PartitionState
 from stream_engine.publish import token_hash
 from stream_engine.scheduler import Lane
 from stream_engine.session import Session, SessionState
+from stream_engine.skipped import MESSAGE_REASONS
 
 LAST_BARS = 5
 
@@ -32,10 +33,13 @@ def status(
     consumers: int,
     reports: Mapping[bytes, ConsumerReport],
     malformed: int,
+    skipped: Mapping[str, int],
 ) -> Status:
-    """Health and counters. Ready means: no work item is old, a consumer is heard of, every owned partition is
-    live, and the last self-test passed; not "a forward ran recently", which fails overnight. Degraded means: what
-    is known can be asked for, and nothing newer comes."""
+    """Health and counters; ``skipped`` are the messages that were not taken, by reason, ``malformed`` ones too.
+
+    Ready means: no work item is old, a consumer is heard of, every owned partition is live, and the last
+    self-test passed; not "a forward ran recently", which fails overnight. Degraded means: what is known can be
+    asked for, and nothing newer comes."""
     oldest = engine.scheduler.oldest_s()
     partitions = engine.ingest.partitions.all()
     lag = {partition: behind for report in reports.values() for partition, behind in report.lag.items()}
@@ -62,6 +66,8 @@ def status(
     degraded += tuple(f"partition_unreadable: {name} {reason}" for name, reason in sorted(stopped.items()))
     counters = dict(engine.counters)
     counters["messages_malformed_total"] = malformed
+    counters["messages_skipped_total"] = sum(skipped.values())
+    counters |= {f"messages_skipped_{reason}_total": skipped.get(reason, 0) for reason in MESSAGE_REASONS}
     board = engine.publication.counters()
     if board is not None:
         counters |= {

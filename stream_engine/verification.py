@@ -1,9 +1,10 @@
 """Shadow verification: a share of the gate's fast answers, asked again on the full path in idle time.
 
-The full path of that time is the question's entry on the session as it ended then. The session may have moved on:
-as long as the tokens up to that boundary are resident and unchanged, a branch that sees no further gives the very
-same distribution. What is gone by then (a swap, a correction at or below the boundary, an eviction) is dropped and
-counted. Only answers from the generic distribution are checked: a question's own distribution is its full path's.
+The full path of that time is the question's entry on the session as it ended then. The session may have moved
+on: as long as the tokens up to that boundary are unchanged, a branch that sees no further gives the very same
+distribution. Where their cells went to another session they are computed once more, on the workbench. What is
+gone by then (a swap, a correction at or below the boundary) is dropped and counted. Only answers from the
+generic distribution are checked: a question's own distribution is its full path's.
 
 A decision point is checked at most once, whatever API process picked it. Model and tokens are fixed, so a second
 check of it would find what the first one found, and evidence has to be news. Another wording of the question is
@@ -49,8 +50,6 @@ class Dropped(Enum):
     GATE_MOVED = "gate_moved"
     """The gate would not let the answer through any more: it says nothing about the present tau."""
     SESSION_GONE = "session_gone"
-    NOT_RESIDENT = "not_resident"
-    """Its cells went to another session."""
     CHANGED = "changed"
     """A window swap, or a correction at or below the boundary."""
     NO_ROOM = "no_room"
@@ -180,16 +179,15 @@ class VerificationDesk:
         session = self._sessions.get(check.session)
         if session is None:
             return Dropped.SESSION_GONE
-        if self._budget.base_of(session.id) is None:
-            return Dropped.NOT_RESIDENT
         boundary = work.boundary
-        if not 0 < boundary <= session.resident or check.token_hash != token_hash(
+        if not 0 < boundary <= len(session.tokens) or check.token_hash != token_hash(
             session.tokens[:boundary], self._builder.generic_entry
         ):
             return Dropped.CHANGED
         shape = self._budget.shape
         length = len(work.entry) + self._builder.profile.max_answer_tokens - 1
-        if session.scratch_end + length > shape.share - shape.reserve:
+        start = session.scratch_end if boundary <= session.resident else boundary
+        if start + length > shape.bench:
             return Dropped.NO_ROOM
         return None
 

@@ -9,6 +9,7 @@ import httpx
 
 from stream_engine.commands.options import Failure, Options
 from stream_engine.commands.serve import api_url
+from stream_engine.commands.shown import shown
 
 
 def open_client(options: Options, url: str | None, timeout_s: float = 15.0) -> httpx.Client:
@@ -35,7 +36,7 @@ def request(client: httpx.Client, method: str, path: str, **arguments: Any) -> A
         raise Failure(unreachable(client, error)) from error
     if reply.is_success:
         return reply.json()
-    raise Failure(f"{reply.status_code}: {error_message(reply)}")
+    raise Failure(f"{reply.status_code}: {shown(error_message(reply))}")
 
 
 def unreachable(client: httpx.Client, error: Exception) -> str:
@@ -52,4 +53,6 @@ def error_message(reply: httpx.Response) -> str:
 
 
 def session_path(session: str) -> str:
-    return f"/v1/sessions/{quote(session, safe='')}"
+    """A name of dots only would be taken for a step up the path."""
+    name = quote(session, safe="")
+    return f"/v1/sessions/{name if name.strip('.') else name.replace('.', '%2E')}"

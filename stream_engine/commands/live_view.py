@@ -15,6 +15,7 @@ from rich.text import Text
 
 from stream_engine.commands.http import error_message, is_local, open_client, request, unreachable
 from stream_engine.commands.options import Options
+from stream_engine.commands.shown import cell, shown
 from stream_engine.commands.sse import EventFollower
 
 POLL_S = 1.0
@@ -41,9 +42,9 @@ class View:
     def render(self) -> RenderableType:
         line = Text(f"{self.url}  ", style="bold")
         good = not self.problem and self.health == "ready"
-        line.append(self.problem or self.health, style="green" if good else "red")
+        line.append(shown(self.problem or self.health), style="green" if good else "red")
         if self.model:
-            line.append(f"  model {self.model}  {len(self.sessions)} sessions")
+            line.append(f"  model {shown(self.model)}  {len(self.sessions)} sessions")
         parts: list[RenderableType] = [line, self._session_table()]
         if self.answers:
             parts.append(self._answer_table())
@@ -59,13 +60,13 @@ class View:
             closes = [bar[4] for bar in session["last_bars"]]
             gap = session["ready_gap"]
             table.add_row(
-                session["id"],
+                cell(session["id"]),
                 session["state"],
                 str(session["bars"]),
                 age(session["last_event_time"], datetime.now(UTC)),
                 f"{closes[-1]:g}" if closes else "-",
                 spark(closes),
-                session["ready_token"] or "-",
+                cell(session["ready_token"] or "-"),
                 "-" if gap is None else f"{gap:.2f}",
                 self._gate(session),
             )
@@ -85,7 +86,7 @@ class View:
         for name in ("standing query", "session", "on"):
             table.add_column(name)
         for query in self.queries:
-            table.add_row(f"{query['id']}: {query['question']}", query["session"], query["on"])
+            table.add_row(cell(f"{query['id']}: {query['question']}"), cell(query["session"]), query["on"])
         return table
 
     def _answer_table(self) -> Table:
@@ -94,10 +95,10 @@ class View:
             table.add_column(name)
         for answer in list(self.answers.values())[-SHOWN_ANSWERS:][::-1]:
             table.add_row(
-                f"{answer['query']}: {answer['question']}",
-                answer["session"],
-                Text(answer["answer"], style="bold"),
-                answer["previous"] if answer["previous"] not in (None, answer["answer"]) else "",
+                cell(f"{answer['query']}: {answer['question']}"),
+                cell(answer["session"]),
+                cell(answer["answer"], "bold"),
+                cell(answer["previous"] if answer["previous"] not in (None, answer["answer"]) else ""),
                 f"{answer['gap']:.2f}",
                 age(answer["event_time"], datetime.now(UTC)),
             )
@@ -119,6 +120,8 @@ def spark(values: list[float]) -> str:
     """The values as a line of blocks."""
     if not values:
         return ""
+    # In quarters: the distance of two numbers may be more than any number.
+    values = [value / 4 for value in values]
     low, span = min(values), max(values) - min(values)
     return "".join(BLOCKS[int((value - low) / span * (len(BLOCKS) - 1)) if span else 0] for value in values)
 

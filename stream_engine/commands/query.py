@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from stream_engine.commands.options import Options, url_option
+from stream_engine.commands.shown import shown
 
 
 class MinOffset(click.ParamType[dict[str, int]]):
@@ -94,4 +95,4 @@ def told(answer: dict[str, Any]) -> str:
         f"  session  {answer['state']}, {answer['bars']} of {answer['window_bars']} bars; model {answer['model']}",
         f"  latency  {answer['latency_us']} us in the service",
     ]
-    return "\n".join(lines)
+    return "\n".join(map(shown, lines))

@@ -25,6 +25,14 @@ class ServerEvent:
     id: str
 
 
+def lines_of(chunks: Iterable[str]) -> Iterator[str]:
+    """Lines as an event stream has them: what other text calls an end of line (U+2028) may be part of the data."""
+    rest = ""
+    for chunk in chunks:
+        *lines, rest = f"{rest}{chunk}".split("\n")
+        yield from (line.removesuffix("\r") for line in lines)
+
+
 def read_events(lines: Iterable[str]) -> Iterator[ServerEvent]:
     """Events of a ``text/event-stream`` body, line by line (WHATWG HTML, 9.2.6). Ends with the last whole one."""
     fields: dict[str, str] = {}
@@ -78,7 +86,7 @@ class EventFollower:
             self._stop.wait(RECONNECT_S)
 
     def _take(self, reply: httpx.Response) -> None:
-        for event in read_events(reply.iter_lines()):
+        for event in read_events(lines_of(reply.iter_text())):
             if event.name == "connected":
                 self.connected.set()
             self.events.put(event)

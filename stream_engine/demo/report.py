@@ -78,12 +78,13 @@ class Report:
         self._console.rule("the last bars, as the sessions hold them")
         for session in sessions:
             table = Table(box=None, pad_edge=False, header_style="dim")
-            for name in (session["id"], "open", "high", "low", "close", "volume"):
-                table.add_column(name, justify="left" if name == session["id"] else "right", min_width=10)
+            for name in (escape(session["id"]), "open", "high", "low", "close", "volume"):
+                table.add_column(name, justify="right" if table.columns else "left", min_width=10)
             bars = session["last_bars"][-3:]
             for at_us, *prices, volume in bars:
                 at = datetime.fromtimestamp(at_us / 1e6, UTC)
-                table.add_row(f"{at:%Y-%m-%d}", *(f"{price:.2f}" for price in prices), f"{volume:,.0f}")
+                amount = "-" if volume is None else f"{volume:,.0f}"
+                table.add_row(f"{at:%Y-%m-%d}", *(f"{price:.2f}" for price in prices), amount)
             closes = [bar[4] for bar in session["last_bars"]]
             self._console.print(table)
             self._console.print(

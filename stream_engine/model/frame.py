@@ -173,4 +173,9 @@ class RegionFrame:
 
 def _median_nonzero(values: Floats) -> float | None:
     nonzero = values[values != 0]
-    return float(np.median(nonzero)) if len(nonzero) else None
+    if not len(nonzero):
+        return None
+    with np.errstate(over="ignore"):
+        median = float(np.median(nonzero))
+        # Of an even number it is the mean of two, and their sum may be more than any number.
+        return median if np.isfinite(median) else 2.0 * float(np.median(nonzero / 2))

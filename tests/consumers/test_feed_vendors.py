@@ -161,6 +161,17 @@ def test_rows_of_one_time_are_told_and_the_last_is_kept(tmp_path: Path) -> None:
     assert told == ["2 rows repeat the time of another row of their symbol: the last one is kept"]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_ends_of_lines(tmp_path: Path, end: str) -> None:
+    rows = (f"date,{HEAD}", "2025-03-13,7,9,6,7.5,1", "2025-03-14,7,9,6,8,1", "")
+    assert [close for _, close, _ in read(tmp_path, end.join(rows).encode())] == [7.5, 8]
+
+
+def test_what_only_some_programs_take_for_an_end_of_line(tmp_path: Path) -> None:
+    bar = '{"t":"2025-03-1%d","o":7,"h":9,"l":6,"c":7.5,"note":"a\u2028b\u0085c"}'
+    assert len(read(tmp_path, "\n".join((bar % 3, bar % 4)))) == 2
+
+
 def test_symbols_that_are_names_of_fields(tmp_path: Path) -> None:
     bar = '[{"t":"2025-03-13","o":7,"h":9,"l":6,"c":7.5,"v":1}]'
     text = "".join(('{"bars":{"S":', bar, ',"V":', bar, ',"open":', bar, "}}"))

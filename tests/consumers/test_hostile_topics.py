@@ -80,7 +80,7 @@ class Registered:
             letters = SimpleNamespace(confirmed=lambda: [], send=lambda *_: None)
             patched.setattr(module, "DeadLetterWriter", lambda _: letters)
             link = SimpleNamespace(drain=lambda: [], send=self.said.append)
-            patched.setattr(module, "EngineLink", lambda _: link)
+            patched.setattr(module, "EngineLink", lambda *_: link)
             self.registry = Registry(CONFIG, self.book, self.skipped)
 
     def take(self, topic: str, key: bytes | None, value: bytes | None, headers: Any = ()) -> None:

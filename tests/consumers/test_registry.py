@@ -87,7 +87,7 @@ class Bench:
         letters = SimpleNamespace(confirmed=lambda: [], send=lambda *_: None)
         monkeypatch.setattr(module, "DeadLetterWriter", lambda _: letters)
         link = SimpleNamespace(drain=self._drain, send=self.said.append)
-        monkeypatch.setattr(module, "EngineLink", lambda _: link)
+        monkeypatch.setattr(module, "EngineLink", lambda *_: link)
         self.book = AnswerBook()
         self.registry = Registry(CONFIG, self.book, Skipped(logging.getLogger(__name__)))
 

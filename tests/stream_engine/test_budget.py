@@ -15,7 +15,8 @@ def test_shares_do_not_overlap_and_the_prefix_lies_behind_them() -> None:
     budget = CellBudget(SHAPE)
     bases = sorted(base for name in "abc" if (taken := budget.acquire(name)) is not None for base in taken[:1])
     assert bases == [0, SHAPE.share, 2 * SHAPE.share]
-    assert SHAPE.prefix_base == 3 * SHAPE.share
+    assert SHAPE.bench_base == 3 * SHAPE.share
+    assert SHAPE.prefix_base == SHAPE.bench_base + SHAPE.share - 40
     assert SHAPE.cells == SHAPE.prefix_base + SHAPE.prefix
 
 

@@ -328,6 +328,8 @@ def test_a_line_of_blocks_spans_its_values() -> None:
     assert spark([1.0, 2.0, 3.0]) == "▁▄█"
     assert spark([5.0, 5.0]) == "▁▁"
     assert spark([]) == ""
+    assert spark([-1.7e308, 1.7e308]) == "▁█"
+    assert spark([0.0, 5e-324]) in ("▁█", "▁▁")
 
 
 def test_the_view_fits_a_terminal_and_lists_standing_queries() -> None:

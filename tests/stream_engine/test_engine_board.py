@@ -87,13 +87,24 @@ def test_idle_commits_clear_the_slot_until_the_header_ran(
     assert again.evidence.session_version == 41
 
 
-def test_an_evicted_session_is_not_served(start: Callable[..., Any], reader: BoardReader) -> None:
+def test_an_evicted_session_is_served_until_its_next_change(
+    start: Callable[..., Any], reader: BoardReader, make_record: Callable[..., Record]
+) -> None:
     bench = start("ABC", sessions=2)
     assert bench.engine.budget.resident == ("A", "B")
+    before = reader.read("A", "")
     bench.ask("C", "What is the trend?", path="full")
+    assert bench.engine.budget.resident == ("B", "C")
+    assert reader.read("A", "") == before
+    for key in "BC":
+        assert isinstance(reader.read(key, ""), ReadySlot)
+    commit(bench, [make_record("A", 120, 40)])
     assert reader.read("A", "") is Miss.INVALID
-    assert isinstance(reader.read("B", ""), ReadySlot)
-    assert isinstance(reader.read("C", ""), ReadySlot)
+    bench.engine.run_until_idle()
+    after = reader.read("A", "")
+    assert isinstance(after, ReadySlot)
+    assert (after.evidence.session_version, after.ready.gap) == (121, bench.expected("A").gap)
+    assert bench.engine.budget.resident == ("B", "C")
 
 
 def test_deleted_sessions_and_queries_leave_no_slot(start: Callable[..., Any], reader: BoardReader) -> None:

@@ -30,7 +30,8 @@ def bench(make_bench: Callable[..., Any], make_record: Callable[..., Record]) ->
 
 
 def told(bench: Any, consumers: int = 1, reports: Mapping[bytes, ConsumerReport] | None = None) -> Any:
-    return status(bench.engine, time.monotonic(), consumers, reports or {}, 3)
+    skipped = {"unreadable": 3, "unknown_topic": 2}
+    return status(bench.engine, time.monotonic(), consumers, reports or {}, 3, skipped)
 
 
 def test_ready_without_a_reason(bench: Any) -> None:
@@ -40,6 +41,8 @@ def test_ready_without_a_reason(bench: Any) -> None:
     (owned,) = now.partitions
     assert (owned.topic, owned.partition, owned.applied, owned.state, owned.sessions) == (TOPIC, 0, 40, "LIVE", 1)
     assert now.counters["messages_malformed_total"] == 3
+    assert now.counters["messages_skipped_total"] == 5
+    assert now.counters["messages_skipped_unknown_topic_total"] == 2
     assert now.counters["records_total"] == 41
     assert now.gauges["sessions"] == now.gauges["sessions_resident"] == 1
     assert now.gauges["cells_resident"] == len(bench.engine.sessions["^GSPC"].tokens)
@@ -140,7 +143,7 @@ def test_sessions_without_bars_or_cells_are_shown_as_well(bench: Any, make_recor
     assert shown["agent"].offsets == {}
     evicted = [info for info in shown.values() if info.state == "EVICTED"]
     assert evicted
-    assert all(info.kv_tokens == 0 and not info.ready and info.ready_token is None for info in evicted)
+    assert all(info.kv_tokens == 0 and info.ready for info in evicted)
 
 
 def test_every_counter_and_gauge_has_a_help_text_and_no_other_does(

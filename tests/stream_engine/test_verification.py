@@ -254,14 +254,16 @@ def test_what_is_gone_before_its_word_is_dropped(
     assert (bench.engine.verification.calibration().classes[0].checks, dropped(bench)) == (0, {"changed": 1})
 
 
-def test_an_evicted_session_is_not_rebuilt_for_a_check(fed: Callable[..., Any]) -> None:
-    bench = fed(("A", "B"), bars=40, sessions=1, risk=ALL)
-    check = check_of(bench, "A")
+@pytest.mark.parametrize("step_tokens", [16, 512])
+def test_the_check_of_an_evicted_session_takes_no_cells(step_tokens: int, fed: Callable[..., Any]) -> None:
+    bench = fed(("A", "B"), bars=40, sessions=1, risk=ALL, step_tokens=step_tokens)
+    check, seen = check_of(bench, "A"), judged(bench)
     bench.ask("B", TREND, path="full")
     assert bench.engine.budget.resident == ("B",)
     bench.engine.verification.offer(check)
     bench.engine.run_until_idle()
-    assert dropped(bench) == {"not_resident": 1}
+    assert seen == [bench.expected("A", TREND)]
+    assert dropped(bench) == {}
     assert bench.engine.budget.resident == ("B",)
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_engine.messages import Bar
 from stream_engine.model.frame import (
     FIT_BARS,
     FIT_LEVEL,
     MAX_LEVEL,
     MAX_MOVE,
     NO_MOVE,
+    UNIT_RANGE,
     VOLUMES,
     BarArrays,
     RegionFrame,
@@ -51,6 +55,15 @@ def test_unit_without_a_difference_falls_back_to_range_then_price_then_one(
     close: list[float], reach: float, unit: float
 ) -> None:
     assert RegionFrame.fit("X", bars_of(close, reach)).unit == pytest.approx(unit)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_the_largest_numbers_have_units(size: int) -> None:
+    most = sys.float_info.max
+    rows = [Bar(n * 60_000_000, most * (-1) ** n, most, -most, most * (-1) ** n, most) for n in range(size)]
+    frame = RegionFrame.fit("X", BarArrays.from_rows(rows))
+    assert frame.volume_unit == most
+    assert 0 < frame.unit <= UNIT_RANGE[1]
 
 
 def test_no_bars_cannot_be_fitted() -> None:
