@@ -26,6 +26,8 @@ def metrics_blocks() -> dict[str, str]:
 
 
 def _row(family: Metric) -> tuple[str, ...]:
+    if not family.samples:
+        raise ValueError(f"{family.name} has no sample, so its labels are not known: count one here")
     suffix = "_total" if family.type == "counter" else ""
     labels = {label: None for sample in family.samples for label in sample.labels if label != "le"}
     names = ", ".join(f"`{label}`" for label in labels)
@@ -38,6 +40,7 @@ def _exposition() -> str:
     metrics.fast_path("fired")
     metrics.answer("fast", "listed", 0.001)
     metrics.check(sent=True)
+    metrics.skipped("unreadable")
     return metrics.render(_status(), board_alive=True).decode()
 
 
