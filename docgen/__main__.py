@@ -23,7 +23,7 @@ def stale() -> dict[str, str]:
     """Pages that are not what the generator gives, as they should be."""
     found = {}
     for name, blocks in PAGES.items():
-        page = (DOCS / name).read_text()
+        page = (DOCS / name).read_text(encoding="utf-8")
         filled = fill(page, blocks())
         if filled != page:
             found[name] = filled
@@ -35,7 +35,7 @@ def main() -> int:
     for name, text in stale().items():
         print(f"docs/{name}", "is not what the code says: run `make docs`" if check else "written")
         if not check:
-            (DOCS / name).write_text(text)
+            (DOCS / name).write_text(text, encoding="utf-8")
     return 0
 
 

@@ -32,5 +32,5 @@ def _sections(folder: Path, up: str) -> Iterator[str]:
 
 def _sentence(file: Path) -> str:
     """The first sentence of the docstring; empty where there is none."""
-    text = prose((ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n\n")[0])
+    text = prose((ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").partition("\n\n")[0])
     return text.partition(". ")[0].rstrip(".") + "." if text else ""

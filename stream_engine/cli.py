@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 
@@ -77,6 +78,10 @@ for command in (*service, train, models, probe_model, calibrate):
 def main() -> None:
     """Entry point. Exit status: 0 done, 1 failed, 2 wrong usage or setting, 130 interrupted."""
     keep_writing()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal or a file of few characters: the others are shown by their numbers, and nothing ends.
+            stream.reconfigure(errors="backslashreplace")
     try:
         status = cli.main(prog_name="stream-engine", standalone_mode=False)
     except click.ClickException as error:

@@ -384,7 +384,7 @@ class Config:
 
 def _read_toml(file: Path) -> dict[str, dict[str, Any]]:
     try:
-        content = tomllib.loads(file.read_text())
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"configuration file {file}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -99,7 +99,9 @@ class ModelCheck:
         if not self._missing:
             command = [sys.executable, "-m", "stream_engine.model.selfcheck", settings.model, settings.device]
             command += [settings.adapter] if settings.adapter else []
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", errors="replace"
+            )
 
     def findings(self, timeout_s: float) -> Iterator[Finding]:
         """What it found. It may take ``timeout_s`` seconds since its start."""

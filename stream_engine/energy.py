@@ -166,7 +166,7 @@ def open_rapl(folder: Path = RAPL) -> EnergyCounter | Unavailable:
     packages = []
     try:
         for domain in sorted(folder.glob("intel-rapl:*")):
-            if (domain / "name").read_text().startswith("package"):
+            if (domain / "name").read_text(encoding="utf-8").startswith("package"):
                 counter = domain / "energy_uj"
                 highest = _number(domain / "max_energy_range_uj")
                 packages.append(_Package(counter, highest, _number(counter)))
@@ -180,4 +180,4 @@ def open_rapl(folder: Path = RAPL) -> EnergyCounter | Unavailable:
 
 
 def _number(file: Path) -> int:
-    return int(file.read_text())
+    return int(file.read_text(encoding="utf-8"))

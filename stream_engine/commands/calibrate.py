@@ -109,7 +109,7 @@ def calibrate(
     console = Console(record=True)
     for part in report(outcome):
         console.print(part)
-    (out / REPORT_FILE).write_text(console.export_text())
+    (out / REPORT_FILE).write_text(console.export_text(), encoding="utf-8")
     click.echo(f"calibration, pairs, curve and plots in {out}")
 
 

@@ -116,7 +116,8 @@ class PrivateService:
 
     def process_ids(self, name: str) -> list[int]:
         """Process ids of every start of a child so far, oldest first."""
-        return [int(pid) for pid in re.findall(rf"^{name}: started, pid (\d+)$", self.log_file.read_text(), re.M)]
+        log = self.log_file.read_text("utf-8", "replace")
+        return [int(pid) for pid in re.findall(rf"^{name}: started, pid (\d+)$", log, re.M)]
 
     @property
     def supervisor_pid(self) -> int:

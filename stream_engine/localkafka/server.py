@@ -239,7 +239,11 @@ def _format(layout: _Layout, jvm: list[str]) -> None:
     # `-t=ID` in one word, because an id may begin with "-".
     arguments = ["format", f"-t={_new_cluster_id()}", "-c", str(layout.server_properties)]
     done = subprocess.run(
-        [*jvm, "kafka.tools.StorageTool", *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL
+        [*jvm, "kafka.tools.StorageTool", *arguments],
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        stdin=subprocess.DEVNULL,
     )
     if done.returncode != 0:
         raise LocalKafkaError(f"Kafka cannot use {layout.records}:\n{done.stdout}{done.stderr}")

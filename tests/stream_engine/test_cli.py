@@ -15,11 +15,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 from rich.console import Console
 
+from stream_engine import cli as command_line
 from stream_engine.commands.live_view import View, age, spark
 from stream_engine.commands.query import told
 from stream_engine.commands.sse import ServerEvent, read_events
@@ -187,6 +189,34 @@ def test_a_port_that_is_taken_is_told_before_anything_starts() -> None:
     assert port in ended.stderr
     assert "STREAM_ENGINE_API_PORT" in ended.stderr
     assert "started" not in ended.stdout
+
+
+ASCII_ONLY = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+"""An environment in which text is ASCII, unless a program says otherwise."""
+
+
+def test_a_locale_of_few_characters_changes_neither_settings_nor_status(api: str, tmp_path: Path) -> None:
+    file = tmp_path / "desk.toml"
+    file.write_text('[kafka]\ngroup_id = "bureau-\u00e9t\u00e9"\n[api]\nworkers = 0\n', encoding="utf-8")
+    refused = cli("--config", str(file), "serve", **ASCII_ONLY)
+    assert refused.returncode == 2
+    assert "api.workers = 0" in refused.stderr, "the file is read up to what is wrong in it"
+    FakeApi.reply = (200, ANSWER | {"session": "\u65e5\u7d4c"})
+    asked = cli("query", "N225", "Trend?", "--url", api, **ASCII_ONLY)
+    assert asked.returncode == 0, asked.stderr
+    assert "\u65e5\u7d4c: up" in asked.stdout
+    listed = cli("models", "list", **ASCII_ONLY)
+    assert listed.returncode == 0, listed.stderr
+
+
+def test_what_a_terminal_cannot_show_is_shown_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, "latin-1"))
+    monkeypatch.setattr(command_line, "cli", SimpleNamespace(main=lambda **_: Console().print("\u00e9 \u65e5")))
+    with pytest.raises(SystemExit) as ended:
+        command_line.main()
+    sys.stdout.flush()
+    assert (ended.value.code, raw.getvalue()) == (0, b"\xe9 \\u65e5\n")
 
 
 def test_a_model_that_is_no_folder_is_named() -> None:
