@@ -8,6 +8,7 @@ from typing import Literal
 import click
 
 from stream_engine.commands.options import Failure, Options, exit_on_terminate, wrong_setting
+from stream_engine.commands.shown import shown
 from stream_engine.config import ConfigError
 
 
@@ -81,12 +82,14 @@ def produce(
     except (FeedError, RuntimeError, OSError) as error:  # RuntimeError: no broker, no topic, not confirmed
         raise Failure(str(error)) from error
     symbols = sorted({name for name, _ in bars})
-    shown = ", ".join(symbols[:8]) + (", ..." if len(symbols) > 8 else "")
-    if bad := refusals(bars, topic):
+    named = ", ".join(map(shown, symbols[:8])) + (", ..." if len(symbols) > 8 else "")
+    bad = refusals(bars, topic)
+    if bad:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in bad.most_common())
         click.echo(
-            f"{bad.total()} of them cannot be used ({reasons}): the consumer puts each on "
+            f"{bad.total()} of {sent} bars cannot be used ({reasons}): the consumer puts each on "
             f"{topic}{config.kafka.dead_letter_suffix}, its headers reason and detail say why",
             err=True,
         )
-    click.echo(f"{sent} bars of {len(symbols)} symbols ({shown}) on {topic} at {config.kafka.bootstrap_servers}")
+    kept = f"{sent - bad.total()} bars of {len(symbols)} symbols ({named})"
+    click.echo(f"{kept} on {topic} at {config.kafka.bootstrap_servers}")

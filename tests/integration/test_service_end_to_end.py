@@ -117,6 +117,32 @@ def test_published_bars_are_committed_and_answered(
     assert {event.data["session"] for event in seen if event.name == "committed"} == {"RISE"}
 
 
+def test_a_stamp_ahead_of_the_clock_meets_no_age_until_an_honest_one_comes(
+    service: PrivateService, http: httpx.Client
+) -> None:
+    key = "AHEAD"
+    producer = KafkaProducer(bootstrap_servers=service.bootstrap.split(","), acks="all")
+
+    def send(value: bytes, timestamp_ms: int) -> dict[str, int]:
+        sent = producer.send(service.topic, key=key.encode(), value=value, timestamp_ms=timestamp_ms).get(30)
+        return bound((sent.partition, sent.offset))
+
+    def now_ms() -> int:
+        return time.time_ns() // 1_000_000
+
+    written = send(rising(0, 40), now_ms())
+    assert ask(http, key, min_offset=written, max_age_ms=60_000, wait_ms=WAIT_MS).json()["age_ms"] < 60_000
+    # Fifty minutes: a broker of default settings takes what is less than an hour ahead.
+    written = send(rising(40, 1), now_ms() + 3_000_000)
+    for path in ("auto", "full"):
+        assert ask(http, key, path=path, min_offset=written, wait_ms=WAIT_MS).json()["age_ms"] is None
+        refused = ask(http, key, path=path, max_age_ms=2**60)
+        assert (refused.status_code, refused.json()["error"]["type"]) == (409, "freshness_not_met")
+    written = send(rising(41, 1), now_ms())
+    assert ask(http, key, min_offset=written, max_age_ms=60_000, wait_ms=WAIT_MS).json()["age_ms"] < 60_000
+    producer.close()
+
+
 def test_a_standing_query_is_answered_on_every_change_and_read_by_its_wording(
     service: PrivateService, http: httpx.Client, publish: Publish
 ) -> None:
@@ -177,6 +203,8 @@ def test_a_client_reads_its_own_writes(http: httpx.Client, publish: Publish) -> 
 
 def test_the_commands_publish_and_ask(service: PrivateService, tmp_path: Path) -> None:
     rows = [f"{bar(n, 50 - n * 0.5)['ts']},{60 - n},{99},{0.5},{50 - n * 0.5}" for n in range(40)]
+    # A row again, and one that is no bar: the number told is the number kept.
+    rows += [rows[-1], f"{bar(40, 1)['ts']},1,1,2,1"]
     file = tmp_path / "fall.csv"
     file.write_text("\n".join(["Date,Open,High,Low,Close", *rows]))
 
