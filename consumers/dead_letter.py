@@ -14,11 +14,13 @@ from kafka.errors import KafkaError
 from consumers.producer import TOO_LARGE, SteadyProducer, open_producer, raise_if_final
 from consumers.reasons import DeadLetter
 from stream_engine.config import KafkaSettings
+from stream_engine.skipped import Skipped
 
 log = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 1.0
-CUT_VALUE_BYTES = 65_536
+CUT_VALUE_BYTES = (65_536, 1_024, 0)
+"""Of the value, at the first, second and third cut."""
 CUT_KEY_BYTES = 1_024
 
 
@@ -37,7 +39,7 @@ class Confirmation(NamedTuple):
 class _Outgoing:
     letter: DeadLetter
     generation: int
-    cut: bool = False
+    cuts: int = 0
     not_before: float = 0.0
 
 
@@ -45,10 +47,18 @@ class DeadLetterWriter:
     """Writes dead letters without waiting, and retries until each is confirmed. One thread.
 
     A record near the broker's size limit does not fit together with its headers: it is then cut, and the header
-    ``truncated`` names its original size. The whole record stays in its own topic."""
+    ``truncated`` names its original size. Where not even the headers fit, the letter is left out and counted. The
+    whole record stays in its own topic."""
 
-    def __init__(self, settings: KafkaSettings, make_producer: Callable[[], Any] | None = None) -> None:
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        make_producer: Callable[[], Any] | None = None,
+        skipped: Skipped | None = None,
+    ) -> None:
         """The topic must exist. Raises KafkaTimeoutError where no broker tells about it."""
+        self._skipped = skipped or Skipped(log)
+        self._left_out: list[Confirmation] = []
         self._topic_suffix = settings.dead_letter_suffix
         self._producer = SteadyProducer(make_producer or (lambda: _open(settings)))
         self._waiting: deque[_Outgoing] = deque()
@@ -72,7 +82,7 @@ class DeadLetterWriter:
 
         Raises WriteRefused."""
         self._push()
-        done: list[Confirmation] = []
+        done, self._left_out = self._left_out, []
         unfinished: deque[tuple[Any, _Outgoing]] = deque()
         for future, outgoing in self._sent:
             if not future.is_done:
@@ -99,23 +109,32 @@ class DeadLetterWriter:
             try:
                 future = self._producer.send(
                     letter.raw.topic + self._topic_suffix,
-                    key=_cut(letter.raw.key, CUT_KEY_BYTES) if outgoing.cut else letter.raw.key,
+                    key=_cut(letter.raw.key, CUT_KEY_BYTES) if outgoing.cuts else letter.raw.key,
                     # The producer takes no message without key and value.
-                    value=(_cut(letter.value, CUT_VALUE_BYTES) if outgoing.cut else letter.value) or b"",
-                    headers=headers(letter, outgoing.cut),
+                    value=_value(outgoing),
+                    headers=headers(letter, outgoing.cuts > 0),
                 )
+            except TOO_LARGE as error:
+                self._shorten(outgoing, error)
             except KafkaError as error:
                 self._retry(outgoing, error)
-                if not isinstance(error, TOO_LARGE):
-                    return  # the broker is away: each further try would block as long again
+                return  # the broker is away: each further try would block as long again
             else:
                 self._sent.append((future, outgoing))
+
+    def _shorten(self, outgoing: _Outgoing, error: BaseException) -> None:
+        if outgoing.cuts < len(CUT_VALUE_BYTES):
+            self._waiting.append(replace(outgoing, cuts=outgoing.cuts + 1))
+            return
+        raw = outgoing.letter.raw
+        self._skipped.note("dead_letter_too_large", f"{raw.topic}/{raw.partition} at offset {raw.offset}: {error}")
+        self._left_out.append(Confirmation(raw.topic, raw.partition, outgoing.generation, raw.offset))
 
     def _retry(self, outgoing: _Outgoing, error: BaseException) -> None:
         raw = outgoing.letter.raw
         too_large = isinstance(error, TOO_LARGE)
-        if too_large and not outgoing.cut and _cuttable(outgoing.letter):
-            self._waiting.append(replace(outgoing, cut=True))
+        if too_large and not outgoing.cuts and _cuttable(outgoing.letter):
+            self._waiting.append(replace(outgoing, cuts=1))
             return
         if not too_large:  # else it may be that of another one, which ended the producer
             raise_if_final(raw.topic + self._topic_suffix, error)
@@ -153,7 +172,12 @@ def _open(settings: KafkaSettings) -> Any:
 
 
 def _cuttable(letter: DeadLetter) -> bool:
-    return len(letter.value or b"") > CUT_VALUE_BYTES or len(letter.raw.key or b"") > CUT_KEY_BYTES
+    return len(letter.value or b"") > CUT_VALUE_BYTES[0] or len(letter.raw.key or b"") > CUT_KEY_BYTES
+
+
+def _value(outgoing: _Outgoing) -> bytes:
+    value = outgoing.letter.value or b""
+    return value[: CUT_VALUE_BYTES[outgoing.cuts - 1]] if outgoing.cuts else value
 
 
 def _cut(data: bytes | None, size: int) -> bytes | None:

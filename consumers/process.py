@@ -24,9 +24,9 @@ def run_consumer(config: Config, stop: threading.Event) -> None:
     health = HealthFile(config.kafka.health_file)
     ensure_topics(config.kafka)
     source = KafkaSource(config.kafka, config.kafka.source_topics)
-    letters = DeadLetterWriter(config.kafka)
-    writers = letters, WindowWriter(config.kafka, letters=letters)
     metrics = ConsumerMetrics()
+    letters = DeadLetterWriter(config.kafka, skipped=metrics.skipped)
+    writers = letters, WindowWriter(config.kafka, letters=letters, skipped=metrics.skipped)
     link = EngineLink(config.transport, metrics.skipped)
     if not config.kafka.standing_topic:
         Consumer(config, source, *writers, link, health=health, metrics=metrics).run(stop)
@@ -37,7 +37,7 @@ def run_consumer(config: Config, stop: threading.Event) -> None:
     thread = threading.Thread(target=registry.run, args=(ended,), name="registry")
     thread.start()
     try:
-        answers = AnswerSink(config.kafka, book)
+        answers = AnswerSink(config.kafka, book, skipped=metrics.skipped)
         Consumer(config, source, *writers, link, answers, registry, health, metrics).run(stop)
     finally:
         ended.set()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kafka import KafkaProducer
@@ -27,12 +27,16 @@ from kafka.errors import (
 )
 
 from consumers.client import client_options
+from consumers.topics import message_limits
 from stream_engine.config import KafkaSettings
 
 log = logging.getLogger(__name__)
 
 RETRY_PAUSE_S = 1.0
 END_WAIT_S = 10.0
+DEFAULT_LIMIT = 1_000_000
+"""Bytes of a message, where the broker does not tell: somewhat less than its own default."""
+BATCH_BYTES = 16_384
 
 TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
 _FORBIDDEN = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
@@ -64,16 +68,37 @@ def raise_if_final(topic: str, error: BaseException) -> None:
     raise WriteRefused(f"topic {topic} cannot be written: {type(error).__name__}: {error}; {advice}") from error
 
 
+class LimitedProducer(KafkaProducer):  # type: ignore[misc]  # kafka-python has no type marker
+    """Refuses at once what its topic would refuse later, and then together with everything that is on its way.
+    ``limits`` are bytes of a message by topic; ``refusals`` is how often a broker found one too large after all:
+    less is taken then."""
+
+    limits: Mapping[str, int] = {}
+    refusals = 0
+
+    def send(self, topic: str, **message: Any) -> Any:
+        size = self._estimate_size_in_bytes(message.get("key"), message.get("value"), message.get("headers"))
+        known = self.limits.get(topic)
+        # The first refusal of a known limit may be an older one's, which was read anew since.
+        limit = DEFAULT_LIMIT >> self.refusals if known is None else known >> max(0, self.refusals - 1)
+        if size > limit:
+            raise MessageSizeTooLargeError(f"{size} bytes, and topic {topic} takes {limit} (max.message.bytes)")
+        return super().send(topic, **message)
+
+
 def open_producer(
     settings: KafkaSettings, name: str, topics: Iterable[str], delivery_timeout_ms: int | None = None
-) -> KafkaProducer:
-    """A producer that knows ``topics``, called after the group and ``name``. Raises KafkaError."""
+) -> LimitedProducer:
+    """A producer that knows ``topics`` and their limits, named after the group and ``name``. Raises KafkaError."""
+    topics = list(topics)
+    limits = message_limits(settings, topics)
     within: dict[str, int] = {}
     if delivery_timeout_ms is not None:
         within = {"delivery_timeout_ms": delivery_timeout_ms, "request_timeout_ms": delivery_timeout_ms // 2}
-    producer = KafkaProducer(
+    producer = LimitedProducer(
         **client_options(settings),
         **within,
+        batch_size=min(BATCH_BYTES, *limits.values()),  # the limit of a topic is one of batches
         client_id=f"{settings.group_id}-{name}",
         acks="all",
         enable_idempotence=True,
@@ -81,6 +106,7 @@ def open_producer(
         max_block_ms=2_000,  # the poll thread calls: it may not be held up for long
         reconnect_backoff_max_ms=2_000,
     )
+    producer.limits = limits
     for topic in topics:
         producer.partitions_for(topic)
     return producer
@@ -95,6 +121,7 @@ class SteadyProducer:
         self._make = make
         self._producer: Any = make()
         self._given_up: Any = None
+        self._refusals = 0
         self._renewal: threading.Thread | None = None
 
     def ready(self) -> bool:
@@ -113,7 +140,9 @@ class SteadyProducer:
             if before is not None:
                 before._sender.join(END_WAIT_S)
                 before.close(timeout=0)
-            self._producer = self._make()
+            producer = self._make()
+            producer.refusals = self._refusals
+            self._producer = producer
         except Exception as error:  # whatever it is, nothing is lost by trying again
             log.warning("no new producer, trying again: %s: %s", type(error).__name__, error)
             time.sleep(RETRY_PAUSE_S)
@@ -124,6 +153,7 @@ class SteadyProducer:
 
     def failed(self, error: BaseException) -> None:
         """A future has failed so: the producer is replaced."""
+        self._refusals += isinstance(error, TOO_LARGE) and self._producer is not None
         if not isinstance(error, _GIVEN_UP):
             self.give_up()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 from kafka import KafkaProducer
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.errors import KafkaError
 
 from consumers.client import client_options
 from consumers.reasons import RawRecord
@@ -60,7 +60,7 @@ def publish(
             sent += 1
             if progress is not None:
                 progress(1)
-    except KafkaTimeoutError as error:
+    except KafkaError as error:  # no answer in time, or a bar that is larger than a message may be
         raise PublishError(f"topic {topic} takes no more records after {sent} bars: {error}") from error
     finally:
         _flush(producer, failures)

@@ -92,7 +92,7 @@ class Registry:
             lambda: open_producer(kafka, "standing-queries", [kafka.standing_topic], WRITE_WITHIN_MS)
         )
         self._failures: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
-        self._letters = DeadLetterWriter(kafka)
+        self._letters = DeadLetterWriter(kafka, skipped=skipped)
         self._link = EngineLink(config.transport, skipped)
         self._watch = EngineWatch(time.monotonic())
         self._offset = -1

@@ -20,11 +20,12 @@ import msgspec
 from kafka.errors import KafkaError
 
 from consumers.dead_letter import Confirmation
-from consumers.producer import SteadyProducer, open_producer, raise_if_final
+from consumers.producer import TOO_LARGE, SteadyProducer, open_producer, raise_if_final
 from consumers.source import Partition
 from stream_engine.answer_book import AnswerBook, answer_key
 from stream_engine.config import KafkaSettings
 from stream_engine.messages import AnswerChanged, AnswerGone, Evaluations
+from stream_engine.skipped import Skipped
 
 log = logging.getLogger(__name__)
 
@@ -70,11 +71,16 @@ class AnswerSink:
     holds; it may be filled by another thread."""
 
     def __init__(
-        self, settings: KafkaSettings, book: AnswerBook, make_producer: Callable[[], Any] | None = None
+        self,
+        settings: KafkaSettings,
+        book: AnswerBook,
+        make_producer: Callable[[], Any] | None = None,
+        skipped: Skipped | None = None,
     ) -> None:
         """The topic must exist. Raises KafkaTimeoutError where no broker tells about it."""
         self._topic = settings.answers_topic
         self._book = book
+        self._skipped = skipped or Skipped(log)
         self._producer = SteadyProducer(make_producer or (lambda: _open(settings)))
         self._outgoing: deque[_Outgoing] = deque()
         self._forgotten: set[Partition] = set()
@@ -159,7 +165,8 @@ class AnswerSink:
             return
         for one in failed:
             self._producer.failed(one.future.exception)
-            raise_if_final(self._topic, one.future.exception)
+            if not isinstance(one.future.exception, TOO_LARGE):  # else the next producer tells which one it was
+                raise_if_final(self._topic, one.future.exception)
         self._pause(failed[0], failed[0].future.exception)
         keys = set()
         for one in self._outgoing:
@@ -185,6 +192,11 @@ class AnswerSink:
                     key=answer_key(answer.session, answer.query),
                     value=None if isinstance(answer, AnswerGone) else encode(answer),
                 )
+            except TOO_LARGE as error:
+                self._skipped.note("answer_too_large", f"of {answer.query!r} for {answer.session!r}: {error}")
+                self._unsay(outgoing)
+                outgoing.answer = None
+                continue
             except KafkaError as error:
                 raise_if_final(self._topic, error)
                 self._pause(outgoing, error)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError, KafkaTimeoutError, TopicAlreadyExistsError
 
 from consumers.client import BrokerUnreachable, check_access, client_options
-from stream_engine.config import KafkaSettings
+from stream_engine.config import ConfigError, KafkaSettings
 
 log = logging.getLogger(__name__)
 
@@ -119,6 +120,24 @@ def open_admin(settings: KafkaSettings, timeout_s: float) -> KafkaAdminClient:
     except KafkaTimeoutError as error:
         where = settings.bootstrap_servers
         raise BrokerUnreachable(f"the Kafka broker at {where} answered, and then did no more: {error}") from error
+
+
+def message_limits(settings: KafkaSettings, topics: Iterable[str], timeout_s: float = 5.0) -> dict[str, int]:
+    """The ``max.message.bytes`` of each topic; without those of which the broker does not tell."""
+    try:
+        admin = open_admin(settings, timeout_s)
+    except (BrokerUnreachable, ConfigError) as error:
+        log.warning("the largest message of our topics is not known: %s", error)
+        return {}
+    try:
+        resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
+        found = admin.describe_configs(resources, config_filter="all").get("topic", {})
+        return {topic: int(config["max.message.bytes"]["value"]) for topic, config in found.items()}
+    except (KafkaError, KeyError, TypeError, ValueError) as error:
+        log.warning("the largest message of our topics is not told: %s: %s", type(error).__name__, error)
+        return {}
+    finally:
+        admin.close()
 
 
 def partition_count(admin: KafkaAdminClient, topic: str) -> int | None:

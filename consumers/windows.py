@@ -22,7 +22,7 @@ from consumers.bars import OpenBar
 from consumers.careful import CarefulConsumer
 from consumers.client import client_options
 from consumers.dead_letter import Confirmation, DeadLetterWriter
-from consumers.producer import SteadyProducer, open_producer, raise_if_final
+from consumers.producer import TOO_LARGE, SteadyProducer, open_producer, raise_if_final
 from consumers.salvage import Unread
 from consumers.source import Partition, SourceUnavailable
 from consumers.stream import MESSAGE_BARS, split
@@ -76,6 +76,7 @@ class WindowWriter:
     settings: KafkaSettings
     make_producer: Callable[[], Any] | None = None
     letters: DeadLetterWriter | None = None
+    skipped: Skipped = field(default_factory=lambda: Skipped(log))
     _acknowledged: dict[Partition, int] = field(default_factory=dict)
     _waiting: dict[tuple[int, bytes], _Write] = field(default_factory=dict)
     _sent: list[_Write] = field(default_factory=list)
@@ -166,10 +167,31 @@ class WindowWriter:
                 write.future = self._producer.send(
                     self.settings.windows_topic, key=key, value=write.value, partition=partition
                 )
+            except TOO_LARGE as error:
+                self._shorten(write, error)
             except KafkaError as error:
                 self._retry(write, error)
                 return  # the broker is away: each further try would block as long again
-            self._sent.append(write)
+            else:
+                self._sent.append(write)
+
+    def _shorten(self, write: _Write, error: BaseException) -> None:
+        """What fits takes its place: an open bar that remembers fewer ids; else a deletion, because an older value
+        would pass for what the floor counts on. Raises WriteRefused where not even that fits."""
+        if write.value is None:
+            raise_if_final(self.settings.windows_topic, error)
+        partition, key = write.slot
+        where = f"{key!r}, partition {partition}"
+        is_open = key.partition(b"|")[0].endswith(b"/open")
+        bar = _decode_open_bar(write.value) if is_open and write.value is not None else None
+        if bar is not None and bar.ids:
+            bar.ids = bar.ids[len(bar.ids) // 2 + 1 :]
+            write.value = _encode(bar)
+            self.skipped.note("open_bar_shortened", f"{where} forgets older trades' ids: {error}")
+        else:
+            write.value = None
+            self.skipped.note("window_too_large", f"{where} begins anew at a restart: {error}")
+        self._waiting[write.slot] = write
 
     def _may_tell(self, write: _Write) -> bool:
         pending = self.letters.first_pending(*write.source) if self.letters is not None else None
@@ -177,7 +199,8 @@ class WindowWriter:
         return write.as_of <= acknowledged and (pending is None or pending > write.as_of)
 
     def _retry(self, write: _Write, error: BaseException) -> None:
-        raise_if_final(self.settings.windows_topic, error)
+        if not isinstance(error, TOO_LARGE):  # else the next producer tells which one it was
+            raise_if_final(self.settings.windows_topic, error)
         log.warning("window not written, trying again: %s: %s", type(error).__name__, error)
         write.not_before = time.monotonic() + RETRY_AFTER_S
         self._waiting[write.slot] = write

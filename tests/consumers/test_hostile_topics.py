@@ -78,7 +78,7 @@ class Registered:
             patched.setattr(module, "TopicTail", lambda *_: tail)
             patched.setattr(module, "open_producer", lambda *_: None)
             letters = SimpleNamespace(confirmed=lambda: [], send=lambda *_: None)
-            patched.setattr(module, "DeadLetterWriter", lambda _: letters)
+            patched.setattr(module, "DeadLetterWriter", lambda *_, **__: letters)
             link = SimpleNamespace(drain=lambda: [], send=self.said.append)
             patched.setattr(module, "EngineLink", lambda *_: link)
             self.registry = Registry(CONFIG, self.book, self.skipped)

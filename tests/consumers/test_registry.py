@@ -85,7 +85,7 @@ class Bench:
         monkeypatch.setattr(module, "TopicTail", lambda *_: self.tail)
         monkeypatch.setattr(module, "open_producer", self._connect)
         letters = SimpleNamespace(confirmed=lambda: [], send=lambda *_: None)
-        monkeypatch.setattr(module, "DeadLetterWriter", lambda _: letters)
+        monkeypatch.setattr(module, "DeadLetterWriter", lambda *_, **__: letters)
         link = SimpleNamespace(drain=self._drain, send=self.said.append)
         monkeypatch.setattr(module, "EngineLink", lambda *_: link)
         self.book = AnswerBook()

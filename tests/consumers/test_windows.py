@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.errors import IllegalStateError, KafkaTimeoutError, MessageSizeTooLargeError
+from kafka.errors import IllegalStateError, KafkaTimeoutError, TopicAuthorizationFailedError
 
 from consumers import windows as module
 from consumers.dead_letter import Confirmation
@@ -112,13 +112,11 @@ def test_a_lost_window_is_written_again(writer: WindowWriter, producer: Producer
     assert writer.confirmed() == [Confirmation("market.bars", 1, 7, 10)]
 
 
-def test_a_window_that_the_broker_does_not_take_ends_the_consumer(
-    writer: WindowWriter, producer: Producer
-) -> None:
+def test_a_window_that_the_topic_may_not_take_ends_the_consumer(writer: WindowWriter, producer: Producer) -> None:
     writer.write(SOURCE, window("A", 9), 7, 10)
     writer.confirmed()
-    producer.futures[0].end(MessageSizeTooLargeError())
-    with pytest.raises(WriteRefused, match=r"stream-engine.windows cannot be written.*max.message.bytes"):
+    producer.futures[0].end(TopicAuthorizationFailedError())
+    with pytest.raises(WriteRefused, match=r"stream-engine.windows cannot be written.*right to write"):
         writer.confirmed()
 
 
