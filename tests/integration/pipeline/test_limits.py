@@ -11,6 +11,7 @@ import pytest
 from kafka import KafkaAdminClient
 
 from consumers.offsets import CommitPoint
+from consumers.publish import PublishError, publish
 from tests.integration.pipeline.conftest import PATIENCE_S, Pipeline
 
 START_S = 1_700_006_400  # a whole day
@@ -125,6 +126,13 @@ def test_an_answer_that_does_not_fit_is_left_out_and_counted(
     pipeline.until_committed(topic, pipeline.put(topic, [("A", bar(minute)) for minute in range(60)]))
     assert until_counted(pipeline, "skipped_answer_too_large_total") >= 1
     assert pipeline.read(pipeline.kafka.answers_topic) == []
+
+
+def test_a_bar_that_is_too_large_to_publish_is_named(make_pipeline: Callable[..., Pipeline]) -> None:
+    pipeline = make_pipeline(standing_topic="")
+    with pytest.raises(PublishError, match=r"after 1 bars: .*MessageSizeTooLarge"):
+        publish([("A", bar(0)), ("x" * 2_000_000, bar(1))], pipeline.kafka, pipeline.kafka.bars_topic)
+    assert len(pipeline.read(pipeline.kafka.bars_topic)) == 1
 
 
 def test_the_metadata_of_an_offset_commit_is_short_whatever_the_offsets() -> None:
