@@ -34,7 +34,7 @@ export UV_PYTHON_DOWNLOADS := never
 help:
 	@echo "make demo    set up, then real market data through a real Kafka, answered"
 	@echo "make test    set up, then all tests, against a real broker"
-	@echo "make quick   set up, then the tests that need no broker"
+	@echo "make quick   set up, then the tests that need no broker, training or calibration"
 	@echo "make chaos   200 rounds of processes killed at random under load, with a report"
 	@echo "make calibrate-demo   the gate's threshold on real and simulated bars, with plots, in runs/calibration"
 	@echo "make docs    the documentation as pages, in site/; its generated parts written anew"
@@ -51,8 +51,10 @@ setup: $(STAMP)
 test: setup
 	$(BIN)/pytest $(PYTEST_ARGS)
 
+# Without what takes minutes: a broker, training, calibration.
 quick: setup
-	$(BIN)/pytest -m "not broker" $(PYTEST_ARGS)
+	$(BIN)/pytest -m "not broker" --ignore tests/stream_engine/training --ignore tests/stream_engine/calibrate \
+		$(PYTEST_ARGS)
 
 chaos: setup
 	STREAM_ENGINE_CHAOS_ROUNDS=$${STREAM_ENGINE_CHAOS_ROUNDS:-200} \
