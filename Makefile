@@ -4,7 +4,7 @@
 #                          of python3, python3.13, 3.12, 3.11 that is >= 3.11, in .venv); "newest" is the newest there is
 #   TORCH_BACKEND=cpu      torch's small build without CUDA (also cu130, rocm..., as uv names them)
 #   KAFKA_BOOTSTRAP_SERVERS=host:port   use this broker instead of starting one
-#   MUTANTS="stream_engine.gate.*"      the functions that `make mutants` changes (default: all that pyproject.toml names)
+#   MUTANTS="stream_engine.decision.gate.*"      the functions that `make mutants` changes (default: all that pyproject.toml names)
 #   PYTEST_ARGS="-k board" passed to pytest
 #   CALIBRATE_ARGS="--windows 50 --simulated 500" passed to calibrate: fewer windows, sooner done
 #   RECORDING=tests/recorded/2   where `make recording` writes

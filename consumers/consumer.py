@@ -13,20 +13,21 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from consumers.dead_letter import DeadLetterWriter
 from consumers.engine_watch import EngineWatch, Presence
 from consumers.health import HealthFile
+from consumers.kafka.offsets import CommitPoint
+from consumers.kafka.source import Change, KafkaSource, Partition, SourceEvent
 from consumers.metrics import ConsumerMetrics
-from consumers.offsets import CommitPoint
-from consumers.reasons import DeadLetter, RawRecord
-from consumers.records import ParsedRecord, parse_items, parse_records
-from consumers.registry import Registry
-from consumers.sink import AnswerSink
-from consumers.source import Change, KafkaSource, Partition, SourceEvent
+from consumers.registry.registry import Registry
 from consumers.starts import Starts
-from consumers.stream import MESSAGE_BARS, PartitionStream, StreamState, split
-from consumers.trades import TRADES
-from consumers.windows import WindowWriter
+from consumers.stream import PartitionStream, StreamState
+from consumers.wire.parts import MESSAGE_BARS, split
+from consumers.wire.reasons import DeadLetter, RawRecord
+from consumers.wire.records import ParsedRecord, parse_items, parse_records
+from consumers.wire.trades import TRADES
+from consumers.writers.answers import AnswerSink
+from consumers.writers.dead_letter import DeadLetterWriter
+from consumers.writers.windows import WindowWriter
 from stream_engine.config import Config
 from stream_engine.messages import (
     Ack,
@@ -38,7 +39,7 @@ from stream_engine.messages import (
     Refused,
     Welcome,
 )
-from stream_engine.transport import EngineLink
+from stream_engine.messages.transport import EngineLink
 
 log = logging.getLogger(__name__)
 
@@ -415,9 +416,7 @@ class Consumer:
             return
         self._next_report = now + REPORT_EVERY_S
         begun = [p for p, stream in self._streams.items() if stream.settled is not None]
-        self.metrics.lag = {
-            str(p): max(0, end - self._applied(p)) for p, end in self._source.ends(begun).items()
-        }
+        self.metrics.lag = {str(p): max(0, end - self._applied(p)) for p, end in self._source.ends(begun).items()}
         if self._answers is not None:
             self.metrics.answers_written = self._answers.written
             self.metrics.answers_repeated = self._answers.repeated

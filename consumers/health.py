@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from stream_engine.config import ConfigError
-from stream_engine.instants import rfc3339
 from stream_engine.messages.bounds import UNREADABLE, ClockMs, PartitionName, Text
+from stream_engine.util.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 

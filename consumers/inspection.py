@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -9,11 +10,11 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import CoordinatorNotAvailableError, KafkaError
 
-from consumers.client import BrokerUnreachable
+from consumers.kafka.client import BrokerUnreachable
+from consumers.kafka.topics import DAY_MS, TopicPlan, open_admin, planned_topics, source_partitions
 from consumers.reading_check import check_codecs, check_reading
-from consumers.topics import DAY_MS, TopicPlan, open_admin, planned_topics, source_partitions
 from stream_engine.config import ConfigError, KafkaSettings
-from stream_engine.doctor import Finding, check_clock, ok, problem, warning
+from stream_engine.util.findings import Finding, ok, problem, warning
 
 OLDEST_BROKER = (2, 8)
 """Older brokers lack cooperative rebalances of static members, or fetch-by-id; they are not tested either."""
@@ -190,3 +191,16 @@ def _position(
     tp: TopicPartition, committed: Mapping[TopicPartition, object], starts: Mapping[TopicPartition, object]
 ) -> int:
     return max(_committed(tp, committed), int(starts[tp].offset))  # type: ignore[attr-defined]
+
+
+def check_clock(newest_ms: int | None, now_ms: int | None = None) -> Iterator[Finding]:
+    """Ages are local time minus a record's Kafka time stamp: a record from the future tells of a wrong clock."""
+    if newest_ms is None:
+        yield ok("clock", "no record to compare it with")
+        return
+    ahead_s = (newest_ms - (time.time_ns() // 1_000_000 if now_ms is None else now_ms)) / 1000
+    if ahead_s > 2.0:
+        remedy = "synchronise the clocks (NTP) of this machine and of the producers: ages are wrong until then"
+        yield warning("clock", f"the newest record is {ahead_s:.1f} s in the future", remedy)
+    else:
+        yield ok("clock", f"the newest record is {-ahead_s:.1f} s old")

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from stream_engine.messages import RecordCounts
-from stream_engine.skipped import Skipped
+from stream_engine.util.skipped import Skipped
 
 log = logging.getLogger(__name__)
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import threading
 
 from consumers.consumer import Consumer
-from consumers.dead_letter import DeadLetterWriter
 from consumers.health import HealthFile
+from consumers.kafka.source import KafkaSource
+from consumers.kafka.topics import ensure_topics
 from consumers.metrics import ConsumerMetrics
-from consumers.registry import Registry
-from consumers.sink import AnswerSink
-from consumers.source import KafkaSource
-from consumers.topics import ensure_topics
-from consumers.windows import WindowWriter
-from stream_engine.answer_book import AnswerBook
+from consumers.registry.registry import Registry
+from consumers.writers.answers import AnswerSink
+from consumers.writers.dead_letter import DeadLetterWriter
+from consumers.writers.windows import WindowWriter
 from stream_engine.config import Config
-from stream_engine.transport import EngineLink
+from stream_engine.messages.transport import EngineLink
+from stream_engine.standing.answer_book import AnswerBook
 
 
 def run_consumer(config: Config, stop: threading.Event) -> None:

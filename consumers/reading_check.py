@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from kafka import TopicPartition, codec
 from kafka.errors import KafkaError
 
-from consumers.careful import CarefulConsumer
-from consumers.client import client_options
-from consumers.salvage import Unread
+from consumers.kafka.careful import CarefulConsumer
+from consumers.kafka.client import client_options
+from consumers.kafka.salvage import Unread
 from stream_engine.config import KafkaSettings
-from stream_engine.doctor import Finding, ok, problem, warning
+from stream_engine.util.findings import Finding, ok, problem, warning
 
 READ_S = 3.0
 POLL_MS = 200

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import msgspec
 
-from consumers.feed import FeedBar, read_bars, sample_bars
-from consumers.reasons import RawRecord
-from consumers.records import parse_records
-from consumers.source import Partition, SourceUnavailable, raw_record
-from consumers.tail import TopicTail
-from consumers.topics import require_topic
+from consumers.files.reader import FeedBar, read_bars, sample_bars
+from consumers.kafka.source import Partition, SourceUnavailable, raw_record
+from consumers.kafka.tail import TopicTail
+from consumers.kafka.topics import require_topic
+from consumers.wire.reasons import RawRecord
+from consumers.wire.records import parse_records
 from stream_engine.config import KafkaSettings
 from stream_engine.messages import Bar
 from stream_engine.model.frame import BarArrays

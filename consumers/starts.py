@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from consumers.bars import TradeBars
-from consumers.offsets import RebuildPlan, plan_rebuild
-from consumers.source import KafkaSource, Partition, SourceUnavailable
+from consumers.kafka.offsets import RebuildPlan, plan_rebuild
+from consumers.kafka.source import KafkaSource, Partition, SourceUnavailable
 from consumers.stream import PartitionStream
-from consumers.windows import StoredWindows, WindowLoad, WindowWriter, in_parts
+from consumers.wire.open_bars import TradeBars
+from consumers.writers.windows import StoredWindows, WindowLoad, WindowWriter, in_parts
 from stream_engine.config import Config
 from stream_engine.messages import Restore, ToEngine
-from stream_engine.skipped import Skipped
+from stream_engine.util.skipped import Skipped
 
 log = logging.getLogger(__name__)
 

@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeVar
 
-from consumers.bars import OpenBar, TradeBars
-from consumers.offsets import CommitPoint, RebuildPlan, SettledOffsets
-from consumers.reasons import DeadLetter, RawRecord, Reason
-from consumers.records import ParsedRecord
-from consumers.source import Partition
+from consumers.kafka.offsets import CommitPoint, RebuildPlan, SettledOffsets
+from consumers.kafka.source import Partition
+from consumers.wire.open_bars import OpenBar, TradeBars
+from consumers.wire.reasons import DeadLetter, RawRecord, Reason
+from consumers.wire.records import ParsedRecord
 from stream_engine.messages import Ack, Assign, Batch, Record, Revoke
-
-MESSAGE_BARS = 50_000
-"""Bars of one message to the engine, some 3 MB: its frames have a bound."""
-
-
-def split(items: Iterable[T], weight: Callable[[T], int], most: int) -> Iterator[list[T]]:
-    """Consecutive parts whose weights sum up to at most ``most``, or of a single item."""
-    part: list[T] = []
-    held = 0
-    for item in items:
-        weighs = weight(item)
-        if part and held + weighs > most:
-            yield part
-            part, held = [], 0
-        part.append(item)
-        held += weighs
-    if part:
-        yield part
 
 
 class StreamState(Enum):
@@ -47,7 +28,6 @@ _NEXT = {
     StreamState.REVOKED: set[StreamState](),
 }
 
-T = TypeVar("T")
 
 RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 5.0
@@ -139,9 +119,7 @@ class PartitionStream:
         self.serve_from = max(plan.live_from, plan.serve_from)
         self.bars, self._needed = bars, 0
         self.settled = SettledOffsets(plan.start, plan.live_from)
-        return Assign(
-            *self.partition, generation, plan.start, plan.live_from, plan.incomplete, plan.serve_from
-        )
+        return Assign(*self.partition, generation, plan.start, plan.live_from, plan.incomplete, plan.serve_from)
 
     def accept(self, parsed: Sequence[ParsedRecord]) -> tuple[Batch, list[DeadLetter]]:
         """The next records as one batch, and the dead letters to write. Those of a replay were written before.

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import click
 
 import loadgen.cli
-import stream_engine.cli
+import stream_engine.cli.main
 
 WIDTH = 100
 
 
 def commands_blocks() -> dict[str, str]:
     """One block a program, with a heading and the help of each of its commands."""
-    programs = {"stream-engine": stream_engine.cli.cli, "loadgen": loadgen.cli.cli}
+    programs = {"stream-engine": stream_engine.cli.main.cli, "loadgen": loadgen.cli.cli}
     return {name: "\n\n".join(_sections(name, command, None)) for name, command in programs.items()}
 
 

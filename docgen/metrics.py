@@ -8,8 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from docgen.blocks import table
 from query_api.metrics import ApiMetrics
 from stream_engine.messages import CalibrationReport, PartitionStatus, RecordCounts, Status
+from stream_engine.messages.metric_help import CONSUMER_COUNTERS, ENGINE_COUNTERS, ENGINE_GAUGES
 from stream_engine.messages.risk import ClassRisk
-from stream_engine.metric_help import CONSUMER_COUNTERS, ENGINE_COUNTERS, ENGINE_GAUGES
 
 
 def metrics_blocks() -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from docgen.blocks import prose, table
 from stream_engine.config import PREFIX, SECRETS, SHOWN, Config
-from stream_engine.secret import Secret
+from stream_engine.util.secret import Secret
 
 _KINDS = {int: "whole number", float: "number", bool: "true, false", str: "text", Path: "path", Secret: "secret"}
 

@@ -1,8 +1,8 @@
-"""The table of topics: as ``consumers/topics.py`` plans them with default settings."""
+"""The table of topics: as ``consumers/kafka/topics.py`` plans them with default settings."""
 
 from __future__ import annotations
 
-from consumers.topics import DAY_MS, TopicPlan, planned_topics
+from consumers.kafka.topics import DAY_MS, TopicPlan, planned_topics
 from docgen.blocks import table
 from stream_engine.config import KafkaSettings
 

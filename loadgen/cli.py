@@ -8,7 +8,9 @@ from pathlib import Path
 
 import click
 
-from stream_engine.commands.options import Failure, Options, exit_on_terminate, url_option
+from stream_engine.client.failure import Failure
+from stream_engine.client.options import Options, url_option
+from stream_engine.client.signals import exit_on_terminate
 
 
 class _Rhos(click.ParamType[tuple[float, ...]]):
@@ -101,7 +103,8 @@ def run(
     from loadgen.runner import Load
     from loadgen.runner import run as measure
     from loadgen.served import served_profile
-    from stream_engine.commands.http import open_client, request
+    from stream_engine.client.http import open_client, request
+
     if file is not None and not file.parent.is_dir():
         raise Failure(f"--json {file}: no folder {file.parent}", 2)
     config = options.load()

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from consumers.feed import FeedBar
-from consumers.publish import publish
+from consumers.files.reader import FeedBar
+from consumers.kafka.publish import publish
 from loadgen.arrivals import Arrival
 from stream_engine.config import KafkaSettings
-from stream_engine.training.simulate import simulate
+from stream_engine.data.simulate import simulate
 
 LEAD_S = 0.2
 """From the connection to the broker to time zero of a run: the queries' side learns of it meanwhile."""
@@ -98,7 +98,7 @@ class UpdateFlow:
 
 
 def send(kafka: KafkaSettings, bars: Iterable[FeedBar]) -> None:
-    """Publish, and wait until all is confirmed. Raises as ``consumers.publish.publish`` does."""
+    """Publish, and wait until all is confirmed. Raises as ``consumers.kafka.publish.publish`` does."""
     publish(bars, kafka, kafka.bars_topic)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from loadgen.closed_form import expected_latency, hit_rate
 from loadgen.counters import Counters
-from stream_engine.intervals import wilson
+from stream_engine.util.intervals import wilson
 
 FAST, FALLTHROUGH, COLD = PATHS = ("fast", "fallthrough", "cold")
 

@@ -19,8 +19,8 @@ from loadgen.client import HttpClient, Reply, precise_loop
 from loadgen.counters import Counters
 from loadgen.feeds import SimulatedFeed, UpdateFlow, send
 from loadgen.results import Answered, PathTimes, Phase, summarise
-from stream_engine.commands.http import error_message, is_local, request, session_path, unreachable
-from stream_engine.commands.options import Failure
+from stream_engine.client.failure import Failure
+from stream_engine.client.http import error_message, is_local, request, session_path, unreachable
 from stream_engine.config import KafkaSettings
 
 READY_TIMEOUT_S = 20.0
@@ -74,8 +74,8 @@ _ANSWER = msgspec.json.Decoder(_Answer)
 def run(load: Load, say: Callable[[str], None]) -> Outcome:
     """Measure. ``say`` is told what is going on.
 
-    Raises a Failure that says what is wrong and what to do, or what ``consumers.publish.publish`` raises. The
-    sessions of the run are deleted at its end."""
+    Raises a Failure that says what is wrong and what to do, or what ``publish`` raises. The sessions of the run
+    are deleted at its end."""
     schedules = [
         schedule(load.seed + number, rho, load.sessions, load.updates_per_second, load.seconds)
         for number, rho in enumerate(load.rhos)

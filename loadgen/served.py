@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from stream_engine.commands.options import SETTINGS_WRONG, Failure
+from stream_engine.client.failure import SETTINGS_WRONG, Failure
 from stream_engine.config import EngineSettings
-from stream_engine.model.files import ModelNotFound, find_model
+from stream_engine.model.hub.files import ModelNotFound, find_model
 from stream_engine.model.profile import Profile
 
 

@@ -21,8 +21,8 @@ from query_api.schemas import components
 from query_api.state import ApiState
 from query_api.worker import claim_worker
 from stream_engine.config import Config
-from stream_engine.skipped import Skipped
-from stream_engine.transport import EngineClient
+from stream_engine.messages.transport import EngineClient
+from stream_engine.util.skipped import Skipped
 
 log = logging.getLogger(__name__)
 

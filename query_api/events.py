@@ -12,7 +12,7 @@ import msgspec
 from query_api.metrics import ApiMetrics
 from query_api.schemas import AnswerChangedBody, CommittedBody, NotEvaluatedBody, RiskChangedBody, untagged
 from stream_engine.messages import Committed, Event, EventEnvelope, NotEvaluated, RiskChanged
-from stream_engine.transport import EngineClient
+from stream_engine.messages.transport import EngineClient
 
 _ENCODER = msgspec.json.Encoder()
 

@@ -14,12 +14,13 @@ from query_api.errors import ApiError
 from query_api.metrics import ApiMetrics
 from query_api.questions import Route
 from query_api.schemas import AnswerBody
-from stream_engine.board import BoardError, BoardMeta, BoardReader, Miss, ReadySlot
-from stream_engine.freshness import age_of, unmet_bound
-from stream_engine.gate import Gate, GateDecision, GateReason
-from stream_engine.instants import event_time
+from stream_engine.board.layout import BoardError, BoardMeta, Miss
+from stream_engine.board.reader import BoardReader, ReadySlot
+from stream_engine.decision.freshness import age_of, unmet_bound
+from stream_engine.decision.gate import Gate, GateDecision, GateReason
 from stream_engine.messages import Check, Query
-from stream_engine.router import EXACT
+from stream_engine.questions.router import EXACT
+from stream_engine.util.timestamps import event_time
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from prometheus_client.registry import Collector
 
 from stream_engine.messages import CalibrationReport, Status
-from stream_engine.metric_help import ENGINE_COUNTERS, ENGINE_GAUGES, consumer_counter_help
+from stream_engine.messages.metric_help import ENGINE_COUNTERS, ENGINE_GAUGES, consumer_counter_help
 
 MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from query_api.errors import invalid
-from stream_engine.entry import entry_key
-from stream_engine.model.files import ModelNotFound, find_model
+from stream_engine.decision.entry import entry_key
+from stream_engine.model.hub.files import ModelNotFound, find_model
 from stream_engine.model.profile import Profile
-from stream_engine.router import RoutedBy, Router
+from stream_engine.questions.router import RoutedBy, Router
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,7 @@ class QuestionRouter:
         if self._router is None:
             return Route(key, None, False, RoutedBy.NONE)
         route = self._router.route(question, session)
-        return Route(
-            key, route.question_class.name if route.question_class else None, route.generic, route.by
-        )
+        return Route(key, route.question_class.name if route.question_class else None, route.generic, route.by)
 
     def require_supported(self, route: Route) -> None:
         """Raises the 422 ApiError that names what can be asked, for wordings that the model does not answer."""

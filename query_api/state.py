@@ -18,7 +18,7 @@ from query_api.questions import QuestionRouter
 from query_api.schemas import MAX_ID
 from stream_engine.config import Config
 from stream_engine.messages import ErrorReply, Query, Status, StatusRequest, ToEngine
-from stream_engine.transport import EngineClient, EngineUnavailable
+from stream_engine.messages.transport import EngineClient, EngineUnavailable
 
 PROBE_TIMEOUT_S = 2.0
 """How long health and metrics wait for the engine: a probe that hangs tells less than one that fails."""

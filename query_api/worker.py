@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from stream_engine.lockfile import Held, held
+from stream_engine.util.lockfile import Held, held
 
 MAX_WORKERS = 1024
 

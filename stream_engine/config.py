@@ -17,8 +17,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from stream_engine.places import default_board, default_run_dir, default_state_dir
-from stream_engine.secret import Secret
+from stream_engine.util.places import default_board, default_run_dir, default_state_dir
+from stream_engine.util.secret import Secret
 
 PREFIX = "STREAM_ENGINE_"
 SECRETS = frozenset({("kafka", "sasl_password"), ("kafka", "ssl_key_password")})

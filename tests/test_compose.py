@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from consumers.health import HealthFile
 from query_api.app import create_app
-from stream_engine.cli import cli
+from stream_engine.cli.main import cli
 from stream_engine.config import Config
 
 ROOT = Path(__file__).parents[1]

@@ -1,0 +1,1 @@
+"""The gate's threshold, measured on recorded and simulated windows."""

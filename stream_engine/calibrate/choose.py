@@ -18,9 +18,9 @@ from stream_engine.calibrate.selection import (
     smallest_within,
     sweep,
 )
-from stream_engine.calibration import ClassCalibration, Knots, Measured
-from stream_engine.intervals import wilson
+from stream_engine.decision.calibration import ClassCalibration, Knots, Measured
 from stream_engine.model.profile import AnswerClass, Profile
+from stream_engine.util.intervals import wilson
 
 PILOT, SIMULATED = "pilot", "simulated"
 RECORDED, EARLIER, LATER = "recorded", "earlier half", "later half"
@@ -85,9 +85,7 @@ def _generic(pairs: pl.DataFrame, demands: Demands) -> Chosen:
     """The class that the generic header answers: its fast answers may differ from the full path's."""
     pilot = pairs.filter(pl.col("sample") == PILOT)
     grid = grid_of(pilot.filter(pl.col("in_set"))["gap"])
-    curves = {
-        name: points_of(pairs.filter(pl.col("sample") == name), grid.taus) for name in samples_of(pairs)
-    }
+    curves = {name: points_of(pairs.filter(pl.col("sample") == name), grid.taus) for name in samples_of(pairs)}
     calibrating = [name for name in CALIBRATING if name in curves]
     served = pairs.filter(pl.col("sample").is_in(calibrating))
     certified = certify(curves[calibrating[0]], grid, demands.r_max, demands.delta)

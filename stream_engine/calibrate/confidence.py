@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.isotonic import isotonic_regression
 
-from stream_engine.calibration import Knots, agreement
+from stream_engine.decision.calibration import Knots, agreement
 
 MOST_KNOTS = 48
 """At most so many steps: they travel to every API process."""

@@ -16,11 +16,11 @@ from typing import Any
 
 import polars as pl
 
-from stream_engine.answers import OTHER
+from stream_engine.answering.answers import OTHER
 from stream_engine.calibrate.replay import Moment
-from stream_engine.calibrate.truth import truths
+from stream_engine.data.truth import truths
 from stream_engine.model.profile import AnswerClass
-from stream_engine.model.rendering import Builder
+from stream_engine.model.render.rendering import Builder
 
 UNSURE_GAP = 2.0
 """A full path whose own gap is below this is itself unsure: its first choice is less than e^2 = 7.4 times as

@@ -10,7 +10,7 @@ import polars as pl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from stream_engine.calibration import Calibration
+from stream_engine.decision.calibration import Calibration
 
 RISK_PLOT, ACCURACY_PLOT = "risk-coverage.png", "accuracy.png"
 

@@ -11,19 +11,19 @@ from statistics import median
 
 import numpy as np
 
-from stream_engine.assemble import budget_shape, build_gate, load_runner, model_builder, model_files
 from stream_engine.calibrate.replay import Moment, Replay
-from stream_engine.calibrate.series import Series, simulated_series
-from stream_engine.calibrate.truth import truths
 from stream_engine.config import EngineSettings
-from stream_engine.engine import Engine
-from stream_engine.intervals import wilson
+from stream_engine.data.series import Series, simulated_series
+from stream_engine.data.truth import truths
+from stream_engine.engine.engine import Engine
+from stream_engine.model.forward.runner import Runner, SegmentResult
+from stream_engine.model.forward.step import Branch, Segment
 from stream_engine.model.frame import BarArrays
 from stream_engine.model.profile import Profile
-from stream_engine.model.rendering import Builder
-from stream_engine.model.runner import Runner, SegmentResult
-from stream_engine.model.step import Branch, Segment
-from stream_engine.publish import Publication
+from stream_engine.model.render.rendering import Builder
+from stream_engine.process.build import budget_shape, build_gate, load_runner, model_builder, model_files
+from stream_engine.state.publication import Publication
+from stream_engine.util.intervals import wilson
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 TAUS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from stream_engine.calibrate.series import Series
-from stream_engine.engine import Engine
-from stream_engine.entry import GENERIC_KEY
+from stream_engine.data.recorded import bars_of
+from stream_engine.data.series import Series
+from stream_engine.decision.entry import GENERIC_KEY
+from stream_engine.decision.ready import ReadyDistribution
+from stream_engine.engine.engine import Engine
 from stream_engine.messages import Answer, Assign, Batch, ErrorReply, Query, Record, Revoke
 from stream_engine.model.frame import BarArrays
-from stream_engine.ready import ReadyDistribution
-from stream_engine.session import Session
-from stream_engine.training.recorded import bars_of
+from stream_engine.session.session import Session
 
 SIMULATED = "simulated"
 """Topic of the simulated series."""

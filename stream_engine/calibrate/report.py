@@ -11,8 +11,8 @@ from rich.table import Table
 from stream_engine.calibrate.choose import fired, samples_of, share_right
 from stream_engine.calibrate.pairs import UNSURE_GAP
 from stream_engine.calibrate.run import Outcome
-from stream_engine.calibration import ClassCalibration
-from stream_engine.intervals import wilson
+from stream_engine.decision.calibration import ClassCalibration
+from stream_engine.util.intervals import wilson
 
 
 def report(outcome: Outcome) -> Iterator[RenderableType]:
@@ -59,9 +59,7 @@ def _gate(entry: ClassCalibration, generic: str, delta: float) -> Table:
 
 def _promises(outcome: Outcome, entry: ClassCalibration) -> Iterator[str]:
     calibration = outcome.calibration
-    smallest, provable = (
-        "none" if tau is None else f"{tau:g}" for tau in (entry.smallest, entry.provable)
-    )
+    smallest, provable = ("none" if tau is None else f"{tau:g}" for tau in (entry.smallest, entry.provable))
     yield (
         f"smallest tau with a measured rate <= {calibration.r_max:g}: {smallest}; smallest that is certified: "
         f"{provable}. tau: {entry.chosen}."

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import polars as pl
 
-from stream_engine.assemble import build_engine, model_builder, model_files, model_identity
 from stream_engine.calibrate.choose import (
     CALIBRATING,
     EARLIER,
@@ -27,12 +26,13 @@ from stream_engine.calibrate.choose import (
 )
 from stream_engine.calibrate.pairs import COLUMNS, pairs_of
 from stream_engine.calibrate.replay import Moment, Replay
-from stream_engine.calibrate.series import Series, simulated_series
-from stream_engine.calibration import CALIBRATION_FILE, Calibration, SeriesFacts
 from stream_engine.config import EngineSettings
-from stream_engine.engine import Engine
-from stream_engine.model.fast_set import SurfaceForm, served_forms
-from stream_engine.model.tokenizer import load_tokenizer
+from stream_engine.data.series import Series, simulated_series
+from stream_engine.decision.calibration import CALIBRATION_FILE, Calibration, SeriesFacts
+from stream_engine.engine.engine import Engine
+from stream_engine.model.render.fast_set import SurfaceForm, served_forms
+from stream_engine.model.render.tokenizer import load_tokenizer
+from stream_engine.process.build import build_engine, model_builder, model_files, model_identity
 
 SESSIONS = 8
 """Simulated series that share their steps."""

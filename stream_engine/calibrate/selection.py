@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta, binom
 
-from stream_engine.intervals import wilson
+from stream_engine.util.intervals import wilson
 
 GRID_STEPS = 64
 """At most so many steps of the grid between 0 and its top."""

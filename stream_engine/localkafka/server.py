@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from stream_engine.ports import free_port
+from stream_engine.util.ports import free_port
 
 from . import artifacts, properties
 from .errors import LocalKafkaError, PortInUseError

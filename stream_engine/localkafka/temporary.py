@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
-from stream_engine.ports import free_port
+from stream_engine.util.ports import free_port
 
 from . import properties, server
 from .errors import PortInUseError

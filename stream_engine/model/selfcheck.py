@@ -10,8 +10,8 @@ import json
 import sys
 from pathlib import Path
 
-from stream_engine.model.files import find_model
-from stream_engine.model.rendering import load_builder
+from stream_engine.model.hub.files import find_model
+from stream_engine.model.render.rendering import load_builder
 
 CELLS = 64
 EMBEDDING = "embed_tokens.weight"
@@ -39,7 +39,7 @@ def main(model: str, device: str, adapter: str = "") -> None:
     else:
         tell("ok", "torch", found)
 
-    from stream_engine.model.loader import load_backbone
+    from stream_engine.model.backbones.loader import load_backbone
 
     load_backbone(folder, total_cells=CELLS, device=device, adapter=files.adapter)
     tell("ok", "load", f"the weights load on {device}")

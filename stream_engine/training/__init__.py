@@ -1,0 +1,1 @@
+"""Training of the embedded model, of adapters and of the question classifier."""

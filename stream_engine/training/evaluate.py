@@ -18,15 +18,15 @@ import numpy as np
 import torch
 from transformers import LlamaForCausalLM
 
-from stream_engine.intervals import wilson
-from stream_engine.model.builder import TokenBuilder
+from stream_engine.data.recorded import recorded_series
+from stream_engine.data.simulate import simulate
+from stream_engine.data.statistics import right_words
+from stream_engine.data.wordings import HELD_OUT, draw_symbol
 from stream_engine.model.frame import BarArrays, RegionFrame
 from stream_engine.model.profile import EMBEDDED, AnswerClass, read_questions
+from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.training.objective import Batch, Row, forward
-from stream_engine.training.recorded import recorded_series
-from stream_engine.training.simulate import simulate
-from stream_engine.training.statistics import right_words
-from stream_engine.training.wordings import HELD_OUT, draw_symbol
+from stream_engine.util.intervals import wilson
 
 TAUS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
 

@@ -20,13 +20,13 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers import LlamaForCausalLM
 
-from stream_engine.model.builder import TokenBuilder
+from stream_engine.data.simulate import simulate
+from stream_engine.data.wordings import corpus
 from stream_engine.model.profile import EMBEDDED, PROFILE_FILE, QUESTIONS_FILE, TOKENIZER_FILE, Profile
-from stream_engine.model.tokenizer import CHAT_TEMPLATE, END, PAD, load_tokenizer, train_tokenizer
+from stream_engine.model.render.builder import TokenBuilder
+from stream_engine.model.render.tokenizer import CHAT_TEMPLATE, END, PAD, load_tokenizer, train_tokenizer
 from stream_engine.training.network import architecture, new_network
 from stream_engine.training.objective import BarHeads, Batch, forward, loss, make_batch
-from stream_engine.training.simulate import simulate
-from stream_engine.training.wordings import corpus
 
 CHECKPOINT_FILE = "checkpoint.pt"
 WEIGHTS_FILE = "model.safetensors"

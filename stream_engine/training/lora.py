@@ -21,11 +21,11 @@ from safetensors.torch import save_file
 from torch.nn import functional
 from transformers import AutoModelForCausalLM
 
-from stream_engine.model.files import PROFILES, ModelFiles
-from stream_engine.model.loader import quiet_libraries
+from stream_engine.model.backbones.loader import quiet_libraries
+from stream_engine.model.hub.files import PROFILES, ModelFiles
+from stream_engine.model.hub.weights import weights_sha256
 from stream_engine.model.profile import PROFILE_FILE, QUESTIONS_FILE, TOKENIZER_FILE, Profile
-from stream_engine.model.text_builder import TextBuilder
-from stream_engine.model.weights import weights_sha256
+from stream_engine.model.render.text_builder import TextBuilder
 from stream_engine.training.loop import Progress, rate
 from stream_engine.training.lora_row import LoraBatch, make_batch
 

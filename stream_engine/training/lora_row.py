@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_engine.calibrate.truth import truths
+from stream_engine.data.simulate import simulate
+from stream_engine.data.truth import truths
+from stream_engine.data.wordings import draw_symbol, vary
 from stream_engine.model.frame import BarArrays, RegionFrame
-from stream_engine.model.text_builder import TextBuilder
-from stream_engine.training.simulate import simulate
-from stream_engine.training.wordings import draw_symbol, vary
+from stream_engine.model.render.text_builder import TextBuilder
 
 _LISTED_SHARE = 0.5
 

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.frame import MAX_LEVEL, MAX_MOVE, VOLUMES
+from stream_engine.model.render.builder import TokenBuilder
 
 _EMBEDDING_STD = 0.05
 

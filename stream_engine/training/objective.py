@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
-from stream_engine.model.builder import TokenBuilder
+from stream_engine.data.simulate import SimulatedBars
+from stream_engine.data.statistics import Labels, labels
+from stream_engine.data.wordings import draw_symbol, vary
 from stream_engine.model.frame import RegionFrame
+from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.training.fused import hidden_states
-from stream_engine.training.simulate import SimulatedBars
-from stream_engine.training.statistics import Labels, labels
-from stream_engine.training.wordings import draw_symbol, vary
 
 _PLAIN_SHARE = 0.35
 _IGNORED = -100

@@ -17,8 +17,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold
 
 from stream_engine.model.profile import EMBEDDED, Profile
-from stream_engine.question_classifier import OTHER, WEIGHTS, QuestionClassifier, features
-from stream_engine.question_core import polar
+from stream_engine.questions.classifier import OTHER, WEIGHTS, QuestionClassifier, features
+from stream_engine.questions.core import polar
 from stream_engine.training.router_data import Example, examples
 
 WRONG_SHARE = 0.001

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from stream_engine.model.profile import read_questions
-from stream_engine.question_classifier import OTHER
-from stream_engine.question_core import core, polar
+from stream_engine.questions.classifier import OTHER
+from stream_engine.questions.core import core, polar
 
 TEMPLATES = Path(__file__).parent / "router_questions.txt"
 

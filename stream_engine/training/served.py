@@ -17,19 +17,19 @@ from pathlib import Path
 
 import numpy as np
 
-from stream_engine.assemble import build_engine
 from stream_engine.calibrate.replay import Moment, Replay
-from stream_engine.calibrate.series import Series
-from stream_engine.calibrate.truth import truths
 from stream_engine.config import EngineSettings
-from stream_engine.engine import Engine
-from stream_engine.intervals import wilson
+from stream_engine.data.recorded import recorded_series
+from stream_engine.data.series import Series
+from stream_engine.data.statistics import right_words
+from stream_engine.data.truth import truths
+from stream_engine.engine.engine import Engine
 from stream_engine.model.frame import Floats, RegionFrame
 from stream_engine.model.profile import AnswerClass
+from stream_engine.process.build import build_engine
 from stream_engine.training.ceiling import read_back
 from stream_engine.training.evaluate import TAUS
-from stream_engine.training.recorded import recorded_series
-from stream_engine.training.statistics import right_words
+from stream_engine.util.intervals import wilson
 
 HEADER = "header"
 """Name of the generic header's answers, beside those of the classes' questions."""

@@ -11,15 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumers import registry as module
-from consumers.bars import OpenBar, TradeBars
-from consumers.offsets import CommitPoint
-from consumers.registry import Registry
-from consumers.sink import AnswerRecord
-from consumers.source import Partition
-from consumers.standing_records import StandingRecord, encode_standing
-from consumers.windows import enter
-from stream_engine.answer_book import AnswerBook
+from consumers.kafka.offsets import CommitPoint
+from consumers.kafka.source import Partition
+from consumers.registry import registry as module
+from consumers.registry.registry import Registry
+from consumers.registry.standing_records import StandingRecord, encode_standing
+from consumers.wire.open_bars import OpenBar, TradeBars
+from consumers.writers.answers import AnswerRecord
+from consumers.writers.windows import enter
 from stream_engine.config import Config
 from stream_engine.messages import (
     AnswerChanged,
@@ -32,7 +31,8 @@ from stream_engine.messages import (
     WindowBar,
     WindowUnits,
 )
-from stream_engine.skipped import Skipped
+from stream_engine.standing.answer_book import AnswerBook
+from stream_engine.util.skipped import Skipped
 from tests.support.hostile import NESTED, mutated
 
 CONFIG = Config()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from consumers.metrics import ConsumerMetrics
-from stream_engine.metric_help import CONSUMER_COUNTERS, consumer_counter_help
+from stream_engine.messages.metric_help import CONSUMER_COUNTERS, consumer_counter_help
 
 
 def test_every_counter_has_a_help_text_and_no_other_does() -> None:

@@ -13,13 +13,13 @@ import msgspec
 import pytest
 
 from consumers.consumer import Consumer
-from consumers.offsets import CommitPoint
-from consumers.reasons import RawRecord
-from consumers.source import Change, Partition, SourceEvent
-from consumers.windows import StoredWindows
+from consumers.kafka.offsets import CommitPoint
+from consumers.kafka.source import Change, Partition, SourceEvent
+from consumers.wire.reasons import RawRecord
+from consumers.writers.windows import StoredWindows
 from stream_engine.config import Config, EngineSettings, KafkaSettings, TransportSettings
-from stream_engine.service import EngineService
-from stream_engine.transport import EngineLink
+from stream_engine.messages.transport import EngineLink
+from stream_engine.process.service import EngineService
 from tests.integration.pipeline.conftest import make_engine
 from tests.integration.pipeline.relay import Relay
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from consumers.feed_times import FeedError
-from consumers.reasons import RawRecord
+from consumers.files.times import FeedError
 from consumers.recording import CHUNK, Recording, read_file, read_sample
+from consumers.wire.reasons import RawRecord
 
 
 def bar(minute: int, close: float, **changes: object) -> dict[str, object]:

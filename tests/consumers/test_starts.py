@@ -10,10 +10,10 @@ import pytest
 
 from consumers.consumer import Consumer
 from consumers.engine_watch import EngineWatch
-from consumers.source import Change, Partition, SourceEvent, SourceUnavailable
+from consumers.kafka.source import Change, Partition, SourceEvent, SourceUnavailable
 from consumers.starts import LOOKUP_RETRY_S, MAX_LOADS
 from consumers.stream import StreamState
-from consumers.windows import StoredWindows
+from consumers.writers.windows import StoredWindows
 from stream_engine.config import Config, KafkaSettings
 from stream_engine.messages import FromEngine, Welcome
 

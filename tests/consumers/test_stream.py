@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from consumers.bars import TradeBars
-from consumers.offsets import CommitPoint, RebuildPlan
-from consumers.reasons import RawRecord
-from consumers.records import ParsedRecord, parse_items, parse_records
-from consumers.source import Partition
+from consumers.kafka.offsets import CommitPoint, RebuildPlan
+from consumers.kafka.source import Partition
 from consumers.stream import RETRY_MOST_S, PartitionStream, StreamState
-from consumers.trades import TRADES
+from consumers.wire.open_bars import TradeBars
+from consumers.wire.reasons import RawRecord
+from consumers.wire.records import ParsedRecord, parse_items, parse_records
+from consumers.wire.trades import TRADES
 from stream_engine.messages import Ack, Assign, Rejected, Revoke, Window
 
 GOOD = json.dumps({"t": 1_600_000_000, "o": 1, "h": 1, "l": 1, "c": 1}).encode()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from consumers.reasons import Reason
+from consumers.wire.reasons import Reason
 from docgen.__main__ import PAGES, stale
 from docgen.blocks import DOCS, fill
 from docgen.settings import docstrings, settings_blocks

@@ -16,8 +16,8 @@ def decisive_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from stream_engine.model.builder import TokenBuilder
     from stream_engine.model.profile import EMBEDDED, PROFILE_FILE, QUESTIONS_FILE, TOKENIZER_FILE
+    from stream_engine.model.render.builder import TokenBuilder
 
     folder = tmp_path_factory.mktemp("decisive")
     for name in (PROFILE_FILE, QUESTIONS_FILE, TOKENIZER_FILE):

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer, OffsetAndMetadata, TopicPartition
 
-from consumers.client import BrokerUnreachable
-from consumers.feed import read_bars
-from consumers.offsets import OffsetResetRequired
-from consumers.publish import publish
-from consumers.topics import TopicMissing, ensure_topics
+from consumers.files.reader import read_bars
+from consumers.kafka.client import BrokerUnreachable
+from consumers.kafka.offsets import OffsetResetRequired
+from consumers.kafka.publish import publish
+from consumers.kafka.topics import TopicMissing, ensure_topics
 from stream_engine.config import KafkaSettings
 from stream_engine.messages import (
     Ack,
 )
-from tests.integration.played_engine import START_US, Bench
+from tests.support.played_engine import START_US, Bench
 
 
 def bar(minute: int, price: float = 100.0) -> dict[str, Any]:

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient
 
-from consumers.feed_times import FeedError
-from stream_engine.commands.options import Failure, Options
-from stream_engine.demo import scenario
+from consumers.files.times import FeedError
+from stream_engine.cli.demo import scenario
+from stream_engine.client.failure import Failure
+from stream_engine.client.options import Options
 
 PATIENCE_S = 300.0
 

@@ -14,7 +14,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetad
 
 from consumers.inspection import inspect_kafka
 from stream_engine.config import KafkaSettings
-from stream_engine.doctor import Finding, Level
+from stream_engine.util.findings import Finding, Level
 
 SETTINGS = ("bars", "trades", "windows", "standing", "answers")
 

@@ -20,8 +20,8 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
-from stream_engine.commands.options import Options
-from stream_engine.demo.service import PrivateService
+from stream_engine.cli.demo.service import PrivateService
+from stream_engine.client.options import Options
 
 PATIENCE_S = 180.0
 START = datetime(2024, 1, 2, tzinfo=UTC)

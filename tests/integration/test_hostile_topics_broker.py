@@ -13,8 +13,8 @@ from kafka import OffsetAndMetadata, TopicPartition
 from kafka.consumer import KafkaConsumer
 
 from stream_engine.messages import Assign, StandingPut, Status, StatusRequest
-from stream_engine.transport import MAX_FRAME_BYTES
-from tests.integration.hash_service import PATIENCE_S, TREND, Service, until
+from stream_engine.messages.transport import MAX_FRAME_BYTES
+from tests.support.hash_service import PATIENCE_S, TREND, Service, until
 from tests.support.hostile import NESTED
 
 
@@ -79,9 +79,7 @@ def stranger() -> Iterator[zmq.Socket[bytes]]:
     context.term()
 
 
-def test_a_stranger_on_the_socket_costs_the_engine_nothing(
-    service: Service, stranger: zmq.Socket[bytes]
-) -> None:
+def test_a_stranger_on_the_socket_costs_the_engine_nothing(service: Service, stranger: zmq.Socket[bytes]) -> None:
     service.start_engine()
     service.start_consumer()
     service.bars("AAPL", range(3))

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from consumers.source import KafkaSource
-from stream_engine.transport import EngineLink
-from tests.integration.played_engine import PATIENCE_S, Bench
+from consumers.kafka.source import KafkaSource
+from stream_engine.messages.transport import EngineLink
+from tests.support.played_engine import PATIENCE_S, Bench
 
 TURNS = 10
 

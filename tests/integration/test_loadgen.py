@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from loadgen.arrivals import schedule
-from stream_engine.commands.options import Options
-from stream_engine.demo.service import PrivateService
-from stream_engine.intervals import wilson
+from stream_engine.cli.demo.service import PrivateService
+from stream_engine.client.options import Options
+from stream_engine.util.intervals import wilson
 
 PATIENCE_S = 180.0
 RHOS = (0.5, 4.0)

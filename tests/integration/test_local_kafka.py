@@ -17,7 +17,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 
 from stream_engine import localkafka
 from stream_engine.localkafka import BrokerState, LocalKafkaError, TemporaryKafka
-from stream_engine.ports import free_port
+from stream_engine.util.ports import free_port
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:

@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from consumers.source import Change, InstanceIdTaken, KafkaSource, Partition
+from consumers.kafka.source import Change, InstanceIdTaken, KafkaSource, Partition
 from stream_engine.config import ConfigError, KafkaSettings
-from tests.integration.played_engine import PATIENCE_S, Bench
+from tests.support.played_engine import PATIENCE_S, Bench
 
 
 class Member:
     """A member of the group in a process of its own."""
 
     def __init__(self, bootstrap: str, group: str, instance: str, topic: str) -> None:
-        command = (sys.executable, "-m", "tests.integration.group_member", bootstrap, group, instance, topic)
+        command = (sys.executable, "-m", "tests.support.group_member", bootstrap, group, instance, topic)
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self.told: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self.thread = threading.Thread(target=self._read)

@@ -16,10 +16,10 @@ import httpx
 import pytest
 from kafka import KafkaProducer
 
-from stream_engine.commands.http import session_path
-from stream_engine.commands.options import Options
-from stream_engine.commands.sse import EventFollower
-from stream_engine.demo.service import PrivateService
+from stream_engine.cli.demo.service import PrivateService
+from stream_engine.client.http import session_path
+from stream_engine.client.options import Options
+from stream_engine.client.sse import EventFollower
 
 PATIENCE_S = 180.0
 TREND = "What is the trend?"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from kafka import KafkaProducer
 
+from consumers.kafka.topics import TopicMissing, ensure_topics
 from consumers.recording import read_topic
-from consumers.topics import TopicMissing, ensure_topics
 from stream_engine.config import KafkaSettings
 
 PARTITIONS, BARS = 3, 120

@@ -18,20 +18,20 @@ import pytest
 import uvicorn
 
 from query_api.app import create_app
-from stream_engine.assemble import build_gate, build_monitor, model_identity
-from stream_engine.board import BoardWriter
-from stream_engine.budget import BudgetShape
-from stream_engine.commands.sse import EventFollower, ServerEvent
+from stream_engine.board.writer import BoardWriter
+from stream_engine.client.sse import EventFollower, ServerEvent
 from stream_engine.config import BoardSettings, Config, KafkaSettings, RiskSettings, TransportSettings
-from stream_engine.engine import Engine
+from stream_engine.engine.engine import Engine
 from stream_engine.messages import Assign, Bar, Batch, ConsumerHello, Event, Record
-from stream_engine.model.builder import TokenBuilder
+from stream_engine.messages.transport import EngineLink
+from stream_engine.model.forward.runner import Logits, SegmentResult
+from stream_engine.model.forward.step import Segment
 from stream_engine.model.profile import EMBEDDED
-from stream_engine.model.runner import Logits, SegmentResult
-from stream_engine.model.step import Segment
-from stream_engine.publish import Publication, board_meta
-from stream_engine.service import EngineService
-from stream_engine.transport import EngineLink
+from stream_engine.model.render.builder import TokenBuilder
+from stream_engine.process.build import build_gate, build_monitor, model_identity
+from stream_engine.process.service import EngineService
+from stream_engine.session.cell_budget import BudgetShape
+from stream_engine.state.publication import Publication, board_meta
 
 TOPIC = "market.bars"
 TREND = "What is the trend?"

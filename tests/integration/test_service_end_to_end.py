@@ -18,9 +18,9 @@ import httpx
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from stream_engine.commands.options import Options
-from stream_engine.commands.sse import EventFollower, ServerEvent
-from stream_engine.demo.service import PrivateService
+from stream_engine.cli.demo.service import PrivateService
+from stream_engine.client.options import Options
+from stream_engine.client.sse import EventFollower, ServerEvent
 
 PATIENCE_S = 180.0
 WAIT_MS = 20_000

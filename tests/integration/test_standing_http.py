@@ -14,8 +14,8 @@ import httpx
 import pytest
 from kafka import KafkaProducer
 
-from stream_engine.commands.options import Options
-from stream_engine.demo.service import PrivateService
+from stream_engine.cli.demo.service import PrivateService
+from stream_engine.client.options import Options
 
 PATIENCE_S = 180.0
 PATH = "/v1/standing-queries"

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import consumers
-from consumers.sink import AnswerRecord, AnswerSink
+from consumers.writers.answers import AnswerRecord, AnswerSink
 from stream_engine.messages import (
     Assign,
     Bar,
@@ -25,7 +25,7 @@ from stream_engine.messages import (
     StandingPut,
     StandingQueries,
 )
-from tests.integration.hash_service import (
+from tests.support.hash_service import (
     PATIENCE_S,
     TREND,
     WAY,

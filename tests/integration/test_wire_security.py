@@ -28,15 +28,15 @@ from cryptography.x509.oid import NameOID
 from kafka import KafkaAdminClient
 from kafka.admin import UserScramCredentialUpsertion
 
-from consumers.client import AccessRefused, BrokerUnreachable, check_access
-from consumers.dead_letter import DeadLetterWriter
-from consumers.publish import publish
-from consumers.source import KafkaSource
-from consumers.topics import ensure_topics
+from consumers.kafka.client import AccessRefused, BrokerUnreachable, check_access
+from consumers.kafka.publish import publish
+from consumers.kafka.source import KafkaSource
+from consumers.kafka.topics import ensure_topics
+from consumers.writers.dead_letter import DeadLetterWriter
 from stream_engine.config import ConfigError, KafkaSettings
 from stream_engine.localkafka import SecureListener, TemporaryKafka
-from stream_engine.ports import free_port
-from stream_engine.secret import Secret
+from stream_engine.util.ports import free_port
+from stream_engine.util.secret import Secret
 
 PASSWORD = "correct-horse"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from loadgen.cli import cli
-from stream_engine.ports import free_port
+from stream_engine.util.ports import free_port
 
 
 def invoke(*arguments: str) -> Result:

@@ -14,10 +14,10 @@ from loadgen.counters import Counters
 from loadgen.results import Answered, PathTimes, Phase, Times, summarise
 from loadgen.runner import Load, Outcome
 from query_api.fast_path import Outcome as Outcomes
-from stream_engine.board import Miss
+from stream_engine.board.layout import Miss
 from stream_engine.config import KafkaSettings
-from stream_engine.gate import GateReason
-from stream_engine.intervals import wilson
+from stream_engine.decision.gate import GateReason
+from stream_engine.util.intervals import wilson
 
 METRICS = """\
 # TYPE query_api_fast_path_total counter

@@ -20,7 +20,7 @@ from loadgen.arrivals import Arrival, schedule
 from loadgen.client import Reply, precise_loop
 from loadgen.results import Answered
 from loadgen.runner import Load
-from stream_engine.commands.options import Failure
+from stream_engine.client.failure import Failure
 from stream_engine.config import KafkaSettings
 
 WORDINGS = ("What is the trend?", "Which way is it going?", "Up or down?")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loadgen.served import served_profile
-from stream_engine.commands.options import Failure
+from stream_engine.client.failure import Failure
 from stream_engine.config import EngineSettings
 from stream_engine.model.profile import EMBEDDED, PROFILE_FILE, QUESTIONS_FILE, TOKENIZER_FILE
 

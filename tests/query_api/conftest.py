@@ -19,10 +19,12 @@ import uvicorn
 
 from query_api.app import create_app
 from query_api.protocol import Protocol
-from stream_engine.board import BoardMeta, BoardWriter, SessionHandle, SlotRecord
-from stream_engine.calibration import Knots
+from stream_engine.board.layout import BoardMeta, SlotRecord
+from stream_engine.board.writer import BoardWriter, SessionHandle
 from stream_engine.config import ApiSettings, BoardSettings, Config, RiskSettings, TransportSettings
-from stream_engine.gate import ClassGate, FastAnswer
+from stream_engine.decision.calibration import Knots
+from stream_engine.decision.gate import ClassGate, FastAnswer
+from stream_engine.decision.ready import Evidence, ReadyDistribution, StateFlag
 from stream_engine.messages import (
     Answer,
     AnswerChanged,
@@ -34,9 +36,8 @@ from stream_engine.messages import (
     Status,
     StatusRequest,
 )
+from stream_engine.messages.transport import EngineServer
 from stream_engine.model.profile import EMBEDDED, Profile
-from stream_engine.ready import Evidence, ReadyDistribution, StateFlag
-from stream_engine.transport import EngineServer
 
 UP, DOWN, OTHER_TOKEN = 7, 8, 99
 TAU = 2.0

@@ -11,7 +11,7 @@ import pytest
 from query_api.fast_path import MAX_CHECKS, FastPath
 from query_api.metrics import ApiMetrics
 from query_api.questions import Route
-from stream_engine.entry import entry_key
+from stream_engine.decision.entry import entry_key
 from stream_engine.messages import (
     CalibrationFacts,
     CalibrationReport,

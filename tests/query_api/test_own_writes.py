@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stream_engine.board import BoardReader
+from stream_engine.board.reader import BoardReader
 from stream_engine.messages import Query
 
 from .conftest import Service

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from query_api.routes import query as route
-from stream_engine.entry import entry_key
-from stream_engine.instants import NO_TIME
+from stream_engine.decision.entry import entry_key
+from stream_engine.decision.ready import StateFlag
 from stream_engine.messages import ErrorReply, OffsetBound, Query
-from stream_engine.ready import StateFlag
+from stream_engine.util.timestamps import NO_TIME
 
 from .conftest import DOWN, OTHER_TOKEN, TAU, TREND, answer
 

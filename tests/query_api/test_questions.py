@@ -8,7 +8,7 @@ import pytest
 
 from query_api.errors import ApiError
 from query_api.questions import QuestionRouter
-from stream_engine.model.files import GENERAL
+from stream_engine.model.hub.files import GENERAL
 from stream_engine.model.profile import Profile
 
 OFF_CLASS = "Who wrote Hamlet, and when?"

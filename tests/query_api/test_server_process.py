@@ -17,10 +17,10 @@ import httpx
 import pytest
 
 from query_api.worker import claim_worker
-from stream_engine.board import BoardReader
+from stream_engine.board.reader import BoardReader
 from stream_engine.config import TransportSettings
 from stream_engine.messages import Snapshot, SnapshotRequest
-from stream_engine.ports import free_port
+from stream_engine.util.ports import free_port
 
 from .conftest import TREND, Board, ScriptedEngine
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from consumers.bars import OpenBar, TradeBars
-from consumers.offsets import CommitPoint
-from consumers.reasons import DeadLetter, RawRecord
-from consumers.records import parse_items, parse_records
-from consumers.sink import AnswerRecord
-from consumers.standing_records import parse_standing
-from consumers.topics import ensure_topics
-from consumers.trades import TRADES
-from stream_engine.answer_book import AnswerBook
-from stream_engine.assemble import build_gate, build_monitor, load_calibration
-from stream_engine.board import BoardReader, Miss, ReadySlot
-from stream_engine.calibration import Calibration
-from stream_engine.commands.options import Options
+from consumers.kafka.offsets import CommitPoint
+from consumers.kafka.topics import ensure_topics
+from consumers.registry.standing_records import parse_standing
+from consumers.wire.open_bars import OpenBar, TradeBars
+from consumers.wire.reasons import DeadLetter, RawRecord
+from consumers.wire.records import parse_items, parse_records
+from consumers.wire.trades import TRADES
+from consumers.writers.answers import AnswerRecord
+from stream_engine.board.layout import Miss
+from stream_engine.board.reader import BoardReader, ReadySlot
+from stream_engine.cli.demo.service import PrivateService
+from stream_engine.client.options import Options
 from stream_engine.config import BoardSettings, Config, ConfigError, EngineSettings, RiskSettings
-from stream_engine.demo.service import PrivateService
+from stream_engine.decision.calibration import Calibration
 from stream_engine.messages import Record, Window
-from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.profile import EMBEDDED
+from stream_engine.model.render.builder import TokenBuilder
+from stream_engine.process.build import build_gate, build_monitor, load_calibration
+from stream_engine.standing.answer_book import AnswerBook
 
 __all__ = [
     "EMBEDDED",

@@ -26,10 +26,10 @@ from typing import Any
 import httpx
 from kafka import KafkaProducer
 
-from stream_engine.board import BoardReader, ReadySlot
-from stream_engine.commands.options import Options
+from stream_engine.board.reader import BoardReader, ReadySlot
+from stream_engine.cli.demo.service import PrivateService
+from stream_engine.client.options import Options
 from stream_engine.config import Config
-from stream_engine.demo.service import PrivateService
 from stream_engine.localkafka import TemporaryKafka
 from tests.recorded.recording import (
     BOARD,

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from stream_engine.board import BoardWriter
-from stream_engine.budget import BudgetShape
+from stream_engine.board.writer import BoardWriter
 from stream_engine.config import EngineSettings, RiskSettings
-from stream_engine.engine import UNWATCHED, Engine
-from stream_engine.gate import ClassGate, FastAnswer, Gate
+from stream_engine.decision.gate import ClassGate, FastAnswer, Gate
+from stream_engine.engine.engine import UNWATCHED, Engine
 from stream_engine.messages import Ack, Answer, Assign, Bar, Batch, ErrorReply, Event, Query, Record, Restore
-from stream_engine.model.builder import TokenBuilder
+from stream_engine.model.forward.runner import Logits, SegmentResult
+from stream_engine.model.forward.step import Segment, lay_out
 from stream_engine.model.profile import EMBEDDED
-from stream_engine.model.runner import Logits, SegmentResult
-from stream_engine.model.step import Segment, lay_out
-from stream_engine.publish import Publication
-from stream_engine.risk import RiskMonitor
-from stream_engine.session import Session, Source
-from tests.stream_engine.checks import OTHER_WORDING, TREND, word_token
+from stream_engine.model.render.builder import TokenBuilder
+from stream_engine.risk.monitor import RiskMonitor
+from stream_engine.session.cell_budget import BudgetShape
+from stream_engine.session.session import Session, Source
+from stream_engine.state.publication import Publication
+from tests.support.checks import OTHER_WORDING, TREND, word_token
 
 TOPIC = "market.bars"
 

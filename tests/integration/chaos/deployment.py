@@ -16,10 +16,10 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 from prometheus_client.parser import text_string_to_metric_families
 
-from consumers.reasons import RawRecord
-from consumers.topics import ensure_topics
-from stream_engine.commands.options import Options
-from stream_engine.demo.service import PrivateService
+from consumers.kafka.topics import ensure_topics
+from consumers.wire.reasons import RawRecord
+from stream_engine.cli.demo.service import PrivateService
+from stream_engine.client.options import Options
 
 PATIENCE_S = 120.0
 HASH_MODEL = "tests.integration.chaos.hash_model"

@@ -10,12 +10,13 @@ import hashlib
 import time
 from collections.abc import Sequence
 
-from stream_engine import assemble, cli
-from stream_engine.budget import BudgetShape
+from stream_engine.cli import main as cli
 from stream_engine.config import EngineSettings
-from stream_engine.model.builder import TokenBuilder
-from stream_engine.model.runner import Logits, SegmentResult
-from stream_engine.model.step import Segment, lay_out
+from stream_engine.model.forward.runner import Logits, SegmentResult
+from stream_engine.model.forward.step import Segment, lay_out
+from stream_engine.model.render.builder import TokenBuilder
+from stream_engine.process import build as assemble
+from stream_engine.session.cell_budget import BudgetShape
 
 STEP_S = 0.002
 """A step takes its time, so that a kill may hit between the commits of one batch."""

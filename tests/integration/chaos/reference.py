@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from consumers.reasons import RawRecord
-from consumers.records import parse_records
-from stream_engine.assemble import budget_shape, build_gate
+from consumers.wire.reasons import RawRecord
+from consumers.wire.records import parse_records
 from stream_engine.config import EngineSettings
-from stream_engine.engine import Engine
+from stream_engine.engine.engine import Engine
 from stream_engine.messages import Assign, Batch
-from stream_engine.model.builder import TokenBuilder
+from stream_engine.model.forward.runner import Logits, SegmentResult
+from stream_engine.model.forward.step import Segment
 from stream_engine.model.profile import EMBEDDED
-from stream_engine.model.runner import Logits, SegmentResult
-from stream_engine.model.step import Segment
-from stream_engine.publish import Publication
-from stream_engine.status import session_infos
+from stream_engine.model.render.builder import TokenBuilder
+from stream_engine.process.build import budget_shape, build_gate
+from stream_engine.process.status import session_infos
+from stream_engine.state.publication import Publication
 from tests.integration.chaos.hash_model import predict
 
 

@@ -13,19 +13,19 @@ import msgspec
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from consumers.kafka.topics import ensure_topics
 from consumers.process import run_consumer
-from consumers.topics import ensure_topics
-from stream_engine.assemble import budget_shape, build_gate
 from stream_engine.config import Config, EngineSettings, KafkaSettings, TransportSettings
-from stream_engine.engine import Engine
+from stream_engine.engine.engine import Engine
 from stream_engine.messages import Event, RecordCounts, Status, StatusRequest
-from stream_engine.model.builder import TokenBuilder
+from stream_engine.messages.transport import EngineLink
+from stream_engine.model.forward.runner import Logits, SegmentResult
+from stream_engine.model.forward.step import Segment
 from stream_engine.model.profile import EMBEDDED
-from stream_engine.model.runner import Logits, SegmentResult
-from stream_engine.model.step import Segment
-from stream_engine.publish import Publication
-from stream_engine.service import EngineService
-from stream_engine.transport import EngineLink
+from stream_engine.model.render.builder import TokenBuilder
+from stream_engine.process.build import budget_shape, build_gate
+from stream_engine.process.service import EngineService
+from stream_engine.state.publication import Publication
 
 PATIENCE_S = 60.0
 

@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 from kafka import KafkaAdminClient
 
-from consumers.offsets import CommitPoint
-from consumers.publish import PublishError, publish
+from consumers.kafka.offsets import CommitPoint
+from consumers.kafka.publish import PublishError, publish
 from tests.integration.pipeline.conftest import PATIENCE_S, Pipeline
 
 START_S = 1_700_006_400  # a whole day

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stream_engine.messages import Bar
-from stream_engine.window import Region, StoredBar
+from stream_engine.session.region import Region, StoredBar
 
 START_S = 1_700_000_040
 

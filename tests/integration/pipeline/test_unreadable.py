@@ -17,8 +17,8 @@ from kafka import KafkaProducer
 from consumers.health import ailments, stopped_partitions
 from consumers.inspection import inspect_kafka
 from consumers.recording import read_topic
-from stream_engine.doctor import Level
 from stream_engine.localkafka import TemporaryKafka
+from stream_engine.util.findings import Level
 from tests.integration.pipeline.conftest import PATIENCE_S, Pipeline
 
 START_S = 1_700_000_000
@@ -92,8 +92,10 @@ class Segment:
 def batch_of(pipeline: Pipeline, topic: str, records: list[tuple[str, Any]], **how: Any) -> int:
     """One batch; the offset after its last record."""
     producer = KafkaProducer(bootstrap_servers=pipeline.kafka.bootstrap_servers, linger_ms=10_000, **how)
-    sent = [producer.send(topic, key=key.encode(), value=json.dumps(value).encode(), partition=0)
-            for key, value in records]
+    sent = [
+        producer.send(topic, key=key.encode(), value=json.dumps(value).encode(), partition=0)
+        for key, value in records
+    ]
     producer.close()
     return int(sent[-1].get(timeout=PATIENCE_S).offset) + 1
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient
 
-from consumers.source import Partition
-from consumers.windows import WindowsTopicTooSmall, read_windows
-from stream_engine.skipped import Skipped
+from consumers.kafka.source import Partition
+from consumers.writers.windows import WindowsTopicTooSmall, read_windows
+from stream_engine.util.skipped import Skipped
 
 START_S = 1_700_000_000
 SKIPPED = Skipped(logging.getLogger(__name__))

@@ -10,16 +10,16 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import NewTopic
 
-from consumers import sink
-from consumers.dead_letter import CUT_VALUE_BYTES, DeadLetterWriter
-from consumers.reasons import DeadLetter, RawRecord, Reason
-from consumers.sink import AnswerSink
-from consumers.topics import ensure_topics
-from stream_engine.answer_book import AnswerBook
+from consumers.kafka.topics import ensure_topics
+from consumers.wire.reasons import DeadLetter, RawRecord, Reason
+from consumers.writers import answers as sink
+from consumers.writers.answers import AnswerSink
+from consumers.writers.dead_letter import CUT_VALUE_BYTES, DeadLetterWriter
 from stream_engine.config import KafkaSettings
 from stream_engine.localkafka import TemporaryKafka
 from stream_engine.localkafka.process import read_record
 from stream_engine.messages import AnswerChanged, Evaluations
+from stream_engine.standing.answer_book import AnswerBook
 
 PATIENCE_S = 60.0
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from stream_engine.calibrate.pairs import SCHEMA
-from stream_engine.calibrate.series import Series, simulated_series
+from stream_engine.data.series import Series, simulated_series
 
 PAIR: dict[str, Any] = {
     "sample": "simulated", "series": "simulated", "instrument": "X", "window": 0, "fill": 32, "version": 1,

@@ -20,7 +20,7 @@ from stream_engine.calibrate.choose import (
     lower_envelope,
 )
 from stream_engine.calibrate.selection import smallest_certifiable
-from stream_engine.model.builder import TokenBuilder
+from stream_engine.model.render.builder import TokenBuilder
 
 Make = Callable[..., pl.DataFrame]
 DEMANDS = Demands(0.02, 0.05)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stream_engine.calibrate.confidence import calibration_error, fit_confidence
-from stream_engine.calibration import agreement
+from stream_engine.decision.calibration import agreement
 
 
 def truth(gaps: np.ndarray) -> np.ndarray:

@@ -12,9 +12,9 @@ import pytest
 
 from stream_engine.calibrate.pairs import SCHEMA, pairs_of
 from stream_engine.calibrate.replay import Moment, Replay
-from stream_engine.calibrate.series import Series
-from stream_engine.calibrate.truth import truths
-from stream_engine.model.builder import TokenBuilder
+from stream_engine.data.series import Series
+from stream_engine.data.truth import truths
+from stream_engine.model.render.builder import TokenBuilder
 
 
 @pytest.fixture

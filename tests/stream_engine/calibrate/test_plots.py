@@ -12,7 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from stream_engine.calibrate import plots
-from stream_engine.calibration import Calibration, ClassCalibration, Identity
+from stream_engine.decision.calibration import Calibration, ClassCalibration, Identity
 
 IDENTITY = Identity("m", "0" * 64, "", "", {}, 32, 64, "float32", "none")
 CALIBRATION = Calibration(

@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from stream_engine.calibrate.probe import Clean, Fired, Probe, clean_windows, probe
-from stream_engine.calibrate.series import Series
-from stream_engine.calibrate.truth import truths
-from stream_engine.cli import cli
-from stream_engine.commands.probe_model import table
+from stream_engine.cli.commands.probe_model import table
+from stream_engine.cli.main import cli
 from stream_engine.config import EngineSettings
+from stream_engine.data.series import Series
+from stream_engine.data.truth import truths
 from stream_engine.model.profile import EMBEDDED, Profile
 
 CLEAN = tuple(Clean(word, word, 5.0, True) for word in ("up", "up", "down", "down", "flat", "flat"))

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from stream_engine.calibrate.probe import _Timed
-from stream_engine.model.builder import TokenBuilder
-from stream_engine.model.runner import Logits, SegmentResult
-from stream_engine.model.step import Branch, Segment
+from stream_engine.model.forward.runner import Logits, SegmentResult
+from stream_engine.model.forward.step import Branch, Segment
+from stream_engine.model.render.builder import TokenBuilder
 
 PASS, APPENDED, BRANCHED = 1.0, 1 / 64, 1 / 4096
 """Seconds: of a step, of each appended token, of each token of a branch. Exact as floats."""

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from stream_engine.calibrate.replay import Replay
-from stream_engine.calibrate.series import Series, distinct, simulated_series
+from stream_engine.data.recorded import bars_of
+from stream_engine.data.series import Series, distinct, simulated_series
 from stream_engine.messages import Assign, Record
-from stream_engine.training.recorded import bars_of
 
 
 def test_windows_do_not_overlap_and_every_fill_has_its_turn(

@@ -15,8 +15,8 @@ from stream_engine.calibrate.choose import Chosen
 from stream_engine.calibrate.report import report
 from stream_engine.calibrate.run import Outcome
 from stream_engine.calibrate.selection import Grid
-from stream_engine.calibration import Calibration, ClassCalibration, Identity, Measured
-from stream_engine.model.fast_set import SurfaceForm
+from stream_engine.decision.calibration import Calibration, ClassCalibration, Identity, Measured
+from stream_engine.model.render.fast_set import SurfaceForm
 
 IDENTITY = Identity("m", "0" * 64, "", "", {}, 32, 64, "float32", "none")
 SIMULATED = Measured("simulated", 900, 700, 21, 0.7778, 0.03, 0.0197, 0.0454, 0.0512, 0.91)

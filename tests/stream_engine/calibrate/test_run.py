@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from stream_engine.assemble import build_engine, load_calibration
 from stream_engine.calibrate.choose import EARLIER, LATER, PILOT, RECORDED, SIMULATED, Demands
 from stream_engine.calibrate.plots import ACCURACY_PLOT, RISK_PLOT, save_plots
 from stream_engine.calibrate.report import report
@@ -26,16 +25,17 @@ from stream_engine.calibrate.run import (
     collect,
     run,
 )
-from stream_engine.calibrate.series import Series
-from stream_engine.calibration import CALIBRATION_FILE, Calibration
-from stream_engine.cli import cli
-from stream_engine.commands.calibrate import REPORT_FILE
+from stream_engine.cli.commands.calibrate import REPORT_FILE
+from stream_engine.cli.main import cli
 from stream_engine.config import EngineSettings
-from stream_engine.engine import Engine
+from stream_engine.data.recorded import bars_of
+from stream_engine.data.series import Series
+from stream_engine.decision.calibration import CALIBRATION_FILE, Calibration
+from stream_engine.engine.engine import Engine
 from stream_engine.messages import Answer, Assign, Batch, Query, Record
-from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.profile import EMBEDDED
-from stream_engine.training.recorded import bars_of
+from stream_engine.model.render.builder import TokenBuilder
+from stream_engine.process.build import build_engine, load_calibration
 
 SETTINGS = EngineSettings(threads=1)
 PLAN = Plan(Demands(0.1, 0.1), seed=4, simulated=30, windows=12, earlier_half=True)

@@ -8,8 +8,8 @@ import httpx
 import pytest
 from rich.console import Console
 
-from stream_engine.demo.asking import Asked, Asker, metric
-from stream_engine.demo.report import Report
+from stream_engine.cli.demo.asking import Asked, Asker, metric
+from stream_engine.cli.demo.report import Report
 
 
 def reply(path: str, answer: str, version: int, client_ms: float, status: int = 200) -> Asked:

@@ -11,14 +11,14 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
-from stream_engine.assemble import budget_shape, load_runner, model_builder, model_files
 from stream_engine.calibrate.probe import probe
 from stream_engine.config import ConfigError, EngineSettings
-from stream_engine.model.fetch import is_fetched
-from stream_engine.model.files import ADAPTERS, adapted_model, adapter_names
-from stream_engine.model.loader import load_backbone, quiet_libraries
+from stream_engine.model.backbones.loader import load_backbone, quiet_libraries
+from stream_engine.model.forward.step import Branch, Segment
+from stream_engine.model.hub.fetch import is_fetched
+from stream_engine.model.hub.files import ADAPTERS, adapted_model, adapter_names
 from stream_engine.model.profile import Profile
-from stream_engine.model.step import Branch, Segment
+from stream_engine.process.build import budget_shape, load_runner, model_builder, model_files
 
 SEGMENT = Segment(base=0, length=0, append=tuple(range(20, 60)), branches=(Branch((7, 8), 40),))
 TOKENS = torch.tensor([[*range(20, 60), 7, 8]])

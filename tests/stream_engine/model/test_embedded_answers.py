@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from stream_engine.model.builder import TokenBuilder
+from stream_engine.data.wordings import HELD_OUT
 from stream_engine.model.profile import EMBEDDED, read_questions
+from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.training.evaluate import (
     Judged,
     Window,
@@ -20,7 +21,6 @@ from stream_engine.training.evaluate import (
     simulated_regions,
     windows_of,
 )
-from stream_engine.training.wordings import HELD_OUT
 
 BUILDER = TokenBuilder.load(EMBEDDED)
 PROFILE = BUILDER.profile

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from stream_engine.data.simulate import simulate
+from stream_engine.data.statistics import labels, statistics
 from stream_engine.model.frame import LEVELS_A_UNIT, RegionFrame
 from stream_engine.training.ceiling import read_back
-from stream_engine.training.simulate import simulate
-from stream_engine.training.statistics import labels, statistics
 
 BARS = simulate(np.random.default_rng(77), 600, 64)
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from stream_engine.model.builder import TokenBuilder
+from stream_engine.data.recorded import recorded_series
+from stream_engine.data.statistics import right_words
 from stream_engine.model.profile import EMBEDDED
+from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.training.evaluate import Judged, Window, answer, load_network, rate, regions_of, windows_of
-from stream_engine.training.recorded import recorded_series
-from stream_engine.training.statistics import right_words
 
 SAMPLES = Path(__file__).parents[4] / "shared" / "data"
 

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from stream_engine.model.builder import TokenBuilder
 from stream_engine.model.profile import EMBEDDED
+from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.training.loop import WEIGHTS_FILE, Progress, TrainConfig, rate, train
 
 

@@ -12,12 +12,13 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from stream_engine.calibrate.truth import truths
-from stream_engine.model.files import find_model
+from stream_engine.data.simulate import simulate
+from stream_engine.data.truth import truths
+from stream_engine.model.backbones.loader import load_backbone
 from stream_engine.model.frame import RegionFrame
-from stream_engine.model.loader import load_backbone
-from stream_engine.model.rendering import load_builder
-from stream_engine.model.text_builder import TextBuilder
+from stream_engine.model.hub.files import find_model
+from stream_engine.model.render.rendering import load_builder
+from stream_engine.model.render.text_builder import TextBuilder
 from stream_engine.training.loop import Progress
 from stream_engine.training.lora import (
     ADAPTER_WEIGHTS,
@@ -28,7 +29,6 @@ from stream_engine.training.lora import (
     train_lora,
 )
 from stream_engine.training.lora_row import LoraRow, make_batch, make_row, stack
-from stream_engine.training.simulate import simulate
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from stream_engine.model.builder import TokenBuilder
+from stream_engine.data.simulate import simulate
+from stream_engine.data.statistics import labels
 from stream_engine.model.frame import RegionFrame
 from stream_engine.model.profile import EMBEDDED
+from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.training.network import architecture, new_network, waves
 from stream_engine.training.objective import BarHeads, Batch, forward, loss, make_batch, tree_mask
-from stream_engine.training.simulate import simulate
-from stream_engine.training.statistics import labels
 
 BUILDER = TokenBuilder.load(EMBEDDED)
 SHARES = tuple(1.0 / len(BUILDER.profile.classes) for _ in BUILDER.profile.classes)

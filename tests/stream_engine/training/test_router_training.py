@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_engine.question_classifier import OTHER
-from stream_engine.question_core import core, polar
+from stream_engine.questions.classifier import OTHER
+from stream_engine.questions.core import core, polar
 from stream_engine.training.router import Classes, fit, validate
 from stream_engine.training.router_data import Example, examples, expand, read_templates
 

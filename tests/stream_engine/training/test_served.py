@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_engine.assemble import build_engine
-from stream_engine.calibrate.series import Series
 from stream_engine.config import EngineSettings
+from stream_engine.data.series import Series
+from stream_engine.data.simulate import simulate
 from stream_engine.model.profile import EMBEDDED, Profile
+from stream_engine.process.build import build_engine
 from stream_engine.training.served import HEADER, Served, baseline, line, report, serve_series
-from stream_engine.training.simulate import simulate
 
 PROFILE = Profile.load(EMBEDDED)
 

@@ -1,0 +1,1 @@
+"""The Kafka client: connections, the group's partitions and offsets, topics, producers."""

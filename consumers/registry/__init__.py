@@ -1,0 +1,1 @@
+"""Standing queries in their topic: read whole, written, confirmed."""

@@ -1,0 +1,1 @@
+"""What is written to Kafka and confirmed: dead letters, windows, answers."""

@@ -1,0 +1,373 @@
+"""The compacted topic of windows: written before a floor counts on them, read when a partition starts.
+
+A window lies in the partition that has the number of its session's own, under the key ``<topic>|<session>``; the
+value is msgpack, because volumes may be NaN. A null value is a deletion. Open bars of quiet trades lie beside
+them, under ``<topic>/open|<session>``: no topic's name holds a slash.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from kafka import TopicPartition
+from kafka.errors import KafkaError
+
+from consumers.kafka.careful import CarefulConsumer
+from consumers.kafka.client import client_options
+from consumers.kafka.producer import TOO_LARGE, SteadyProducer, open_producer, raise_if_final
+from consumers.kafka.salvage import Unread
+from consumers.kafka.source import Partition, SourceUnavailable
+from consumers.wire.open_bars import OpenBar
+from consumers.wire.parts import MESSAGE_BARS, split
+from consumers.writers.dead_letter import Confirmation, DeadLetterWriter
+from stream_engine.config import KafkaSettings
+from stream_engine.messages import Window
+from stream_engine.messages.bounds import MAX_ID, UNREADABLE
+from stream_engine.util.skipped import Skipped
+
+log = logging.getLogger(__name__)
+
+RETRY_AFTER_S = 1.0
+DELIVERY_TIMEOUT_MS = 30_000
+"""A partition's next owner may have written newer windows after that."""
+LOOKUP_TIMEOUT_MS = 5_000
+READ_POLL_MS = 500
+NO_PROGRESS_S = 30.0
+NO_GENERATION = OF_NO_RECORD = -1
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_window = msgspec.msgpack.Decoder(Window).decode
+_decode_open_bar = msgspec.msgpack.Decoder(OpenBar).decode
+
+
+class WindowsTopicTooSmall(RuntimeError):
+    """A partition of the source has no counterpart in the windows topic; the message says what to do."""
+
+
+@dataclass(slots=True)
+class _Write:
+    """A window on its way, which tells of records of ``source`` up to ``as_of``. ``tickets`` are what its
+    confirmation settles."""
+
+    source: Partition
+    as_of: int
+    slot: tuple[int, bytes]
+    value: bytes | None
+    number: int
+    tickets: list[Confirmation]
+    future: Any = None
+    not_before: float = 0.0
+
+
+@dataclass(slots=True)
+class WindowWriter:
+    """Writes windows without waiting, and retries until each, or a newer one of its session, is confirmed. One
+    thread. An older window never follows a newer one: compaction would keep it.
+
+    After a restart, what a window tells of is taken for applied, and none of it is rejected again: so a window
+    waits until the engine has ``acknowledged`` all of that, and ``letters`` has its dead letters written."""
+
+    settings: KafkaSettings
+    make_producer: Callable[[], Any] | None = None
+    letters: DeadLetterWriter | None = None
+    skipped: Skipped = field(default_factory=lambda: Skipped(log))
+    _acknowledged: dict[Partition, int] = field(default_factory=dict)
+    _waiting: dict[tuple[int, bytes], _Write] = field(default_factory=dict)
+    _sent: list[_Write] = field(default_factory=list)
+    _newest: dict[tuple[int, bytes], int] = field(default_factory=dict)
+    _numbers: int = 0
+    _producer: SteadyProducer = field(init=False)
+
+    def __post_init__(self) -> None:
+        """The topic must exist. Raises KafkaTimeoutError where no broker tells about it."""
+        self._producer = SteadyProducer(self.make_producer or self._open)
+
+    @property
+    def pending(self) -> int:
+        """Windows not confirmed yet."""
+        return len(self._waiting) + len(self._sent)
+
+    def write(self, source: Partition, window: Window, generation: int, offset: int) -> None:
+        """Write the window, or the deletion; its confirmation names the generation and the offset."""
+        value = _encode(window) if window.bars else None
+        self._put(source, _key(source.topic, window.session), value, generation, offset, window.offset)
+
+    def save(self, source: Partition, session: str, bar: OpenBar, generation: int, offset: int) -> None:
+        """Write an open bar as it is now."""
+        self._put(source, _open_key(source.topic, session), _encode(bar), generation, offset, bar.last)
+
+    def delete(self, source: Partition, key: bytes) -> None:
+        """Delete what an earlier topic left under a key. No record waits for it: see ``deleting``."""
+        self._put(source, key, None, NO_GENERATION, 0, OF_NO_RECORD)
+
+    def deleting(self, source: Partition) -> bool:
+        """Some of that is not confirmed by the broker yet."""
+        writes = (*self._waiting.values(), *self._sent)
+        return any(write.source == source and write.as_of == OF_NO_RECORD for write in writes)
+
+    def _put(
+        self, source: Partition, key: bytes, value: bytes | None, generation: int, offset: int, as_of: int
+    ) -> None:
+        slot = (source.partition, key)
+        self._numbers += 1
+        self._newest[slot] = self._numbers
+        replaced = self._waiting.pop(slot, None)
+        tickets = [Confirmation(*source, generation, offset), *(replaced.tickets if replaced else ())]
+        self._waiting[slot] = _Write(source, as_of, slot, value, self._numbers, tickets)
+
+    def acknowledged(self, source: Partition, last: int) -> None:
+        """The engine has said what became of the records up to ``last``."""
+        self._acknowledged[source] = last
+
+    def forget(self, source: Partition) -> None:
+        """The partition has another owner: what was not sent yet must not follow its windows."""
+        begins = _key(source.topic, ""), _open_key(source.topic, "")
+        for slot in [slot for slot in self._waiting if slot[0] == source.partition and slot[1].startswith(begins)]:
+            del self._waiting[slot]
+
+    def confirmed(self) -> list[Confirmation]:
+        """Push on what waits, and return what the broker has confirmed since the last call.
+
+        Raises WriteRefused."""
+        self._push()
+        done: list[Confirmation] = []
+        sent, self._sent = self._sent, []
+        for index, write in enumerate(sent):
+            if not write.future.is_done:
+                self._sent.append(write)
+                continue
+            if write.future.succeeded():
+                done.extend(write.tickets)
+                continue
+            self._producer.failed(write.future.exception)
+            if self._newest[write.slot] == write.number:
+                self._retry(write, write.future.exception)
+            else:  # a newer window takes its place
+                newer = self._waiting.get(write.slot) or next(
+                    (later for later in sent[index + 1 :] if later.slot == write.slot), None
+                )
+                (done if newer is None else newer.tickets).extend(write.tickets)
+        return done
+
+    def _push(self) -> None:
+        if not self._producer.ready():
+            return
+        now = time.monotonic()
+        due = [write for write in self._waiting.values() if write.not_before <= now]
+        for write in [write for write in due if self._may_tell(write)]:
+            partition, key = write.slot
+            del self._waiting[write.slot]
+            try:
+                write.future = self._producer.send(
+                    self.settings.windows_topic, key=key, value=write.value, partition=partition
+                )
+            except TOO_LARGE as error:
+                self._shorten(write, error)
+            except KafkaError as error:
+                self._retry(write, error)
+                return  # the broker is away: each further try would block as long again
+            else:
+                self._sent.append(write)
+
+    def _shorten(self, write: _Write, error: BaseException) -> None:
+        """What fits takes its place: an open bar that remembers fewer ids; else a deletion, because an older value
+        would pass for what the floor counts on. Raises WriteRefused where not even that fits."""
+        if write.value is None:
+            raise_if_final(self.settings.windows_topic, error)
+        partition, key = write.slot
+        where = f"{key!r}, partition {partition}"
+        is_open = key.partition(b"|")[0].endswith(b"/open")
+        bar = _decode_open_bar(write.value) if is_open and write.value is not None else None
+        if bar is not None and bar.ids:
+            bar.ids = bar.ids[len(bar.ids) // 2 + 1 :]
+            write.value = _encode(bar)
+            self.skipped.note("open_bar_shortened", f"{where} forgets older trades' ids: {error}")
+        else:
+            write.value = None
+            self.skipped.note("window_too_large", f"{where} begins anew at a restart: {error}")
+        self._waiting[write.slot] = write
+
+    def _may_tell(self, write: _Write) -> bool:
+        pending = self.letters.first_pending(*write.source) if self.letters is not None else None
+        acknowledged = self._acknowledged.get(write.source, -1)
+        return write.as_of <= acknowledged and (pending is None or pending > write.as_of)
+
+    def _retry(self, write: _Write, error: BaseException) -> None:
+        if not isinstance(error, TOO_LARGE):  # else the next producer tells which one it was
+            raise_if_final(self.settings.windows_topic, error)
+        log.warning("window not written, trying again: %s: %s", type(error).__name__, error)
+        write.not_before = time.monotonic() + RETRY_AFTER_S
+        self._waiting[write.slot] = write
+
+    def _open(self) -> Any:
+        return open_producer(self.settings, "windows", [self.settings.windows_topic], DELIVERY_TIMEOUT_MS)
+
+    def close(self, timeout_s: float) -> None:
+        self._producer.close(timeout_s)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWindows:
+    """What the topic holds for one partition: windows, open bars by session. ``stale`` are keys of what lies
+    behind the end of the source: it is of an earlier topic of that name."""
+
+    windows: tuple[Window, ...] = ()
+    open_bars: Mapping[str, OpenBar] = field(default_factory=dict)
+    stale: tuple[bytes, ...] = ()
+
+    def all_stale(self, topic: str) -> StoredWindows:
+        """The same, with nothing of it to be used."""
+        windows = (_key(topic, window.session) for window in self.windows)
+        open_bars = (_open_key(topic, session) for session in self.open_bars)
+        return StoredWindows(stale=(*self.stale, *windows, *open_bars))
+
+
+def read_windows(settings: KafkaSettings, source: Partition, skipped: Skipped) -> StoredWindows:
+    """The windows of one partition, up to the topic's end as of now. Others may write to that topic too: what is
+    no window of ours is ``skipped``.
+
+    Raises SourceUnavailable, and WindowsTopicTooSmall."""
+    try:
+        consumer = CarefulConsumer(
+            **client_options(settings),
+            client_id=f"{settings.group_id}-windows",
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+        )
+        try:
+            return _read(consumer, settings.windows_topic, source, skipped)
+        finally:
+            consumer.close(timeout_ms=LOOKUP_TIMEOUT_MS)
+    except KafkaError as error:
+        raise SourceUnavailable(f"windows of {source}: {type(error).__name__}: {error}") from error
+
+
+def _read(consumer: Any, topic: str, source: Partition, skipped: Skipped) -> StoredWindows:
+    known = consumer.partitions_for_topic(topic) or set()
+    if known and source.partition not in known:
+        raise WindowsTopicTooSmall(
+            f"topic {topic} has {len(known)} partitions, and {source} needs one of its number: give it as many as "
+            f"{source.topic} has (kafka-topics --alter --topic {topic} --partitions N); its messages stay valid"
+        )
+    tp = TopicPartition(topic, source.partition)
+    consumer.assign([tp])
+    end = consumer.end_offsets([tp], timeout_ms=LOOKUP_TIMEOUT_MS)[tp]
+    consumer.seek_to_beginning(tp)
+    found: dict[bytes, Window | OpenBar] = {}
+    moved = time.monotonic()
+    # The position is None where the broker does not answer in time.
+    while (consumer.position(tp, timeout_ms=LOOKUP_TIMEOUT_MS) or 0) < end:
+        consumer.resume_due()
+        polled = consumer.poll(timeout_ms=READ_POLL_MS)
+        if any(stop.stays for stop in consumer.stops.values()):
+            raise SourceUnavailable(f"windows of {source}: {topic}/{source.partition} {consumer.stops[tp]}")
+        if polled:
+            moved = time.monotonic()
+        elif time.monotonic() - moved > NO_PROGRESS_S:
+            raise SourceUnavailable(f"windows of {source}: no answer for {NO_PROGRESS_S:.0f} s")
+        for record in (record for records in polled.values() for record in records):
+            if isinstance(record.value, Unread):
+                skipped.note("window_unreadable", f"up to offset {record.offset}: {record.value.fault}")
+                continue
+            enter(found, source.topic, record.key or b"", record.value, skipped)
+    origin = TopicPartition(*source)
+    length = consumer.end_offsets([origin], timeout_ms=LOOKUP_TIMEOUT_MS)[origin]
+    usable = {key: one for key, one in found.items() if _as_of(one) < length}
+    return StoredWindows(
+        tuple(one for one in usable.values() if isinstance(one, Window)),
+        {_session(key): one for key, one in usable.items() if isinstance(one, OpenBar)},
+        tuple(key for key in found if key not in usable),
+    )
+
+
+def enter(
+    found: dict[bytes, Window | OpenBar], topic: str, key: bytes, value: bytes | None, skipped: Skipped
+) -> None:
+    """One record of the topic into what was ``found`` under the keys of a source."""
+    is_window = key.startswith(_key(topic, ""))
+    if not is_window and not key.startswith(_open_key(topic, "")):
+        return  # of another source
+    if value is None:
+        found.pop(key, None)
+        return
+    try:
+        one: Window | OpenBar = _window(key, value) if is_window else _open_bar_of(key, value)
+    except (*UNREADABLE, ValueError) as error:
+        skipped.note("window_unreadable", f"under {key[:MAX_ID]!r}: {error}")
+        return
+    before = found.get(key)
+    # A message that an earlier owner had on its way may come after the newer one.
+    if before is None or _as_of(before) <= _as_of(one):
+        found[key] = one
+
+
+def _window(key: bytes, value: bytes) -> Window:
+    """Raises ValueError, and what decoding raises."""
+    window = _decode_window(value)
+    if window.session != _session(key):
+        raise ValueError(f"it is of session {window.session!r}")
+    if not window.bars:
+        raise ValueError("it has no bars")
+    bars = (one.bar for one in window.bars)
+    if any(not bar.low <= min(bar.open, bar.close) <= max(bar.open, bar.close) <= bar.high for bar in bars):
+        raise ValueError("a bar's open or close lies outside its low and high")
+    return window
+
+
+def _open_bar_of(key: bytes, value: bytes) -> OpenBar:
+    """Raises ValueError, and what decoding raises."""
+    _session(key)
+    return _decode_open_bar(value)
+
+
+def _session(key: bytes) -> str:
+    session = key.partition(b"|")[2].decode()
+    if not 0 < len(session) <= MAX_ID:
+        raise ValueError(f"a session's id has 1 to {MAX_ID} characters")
+    return session
+
+
+def _as_of(one: Window | OpenBar) -> int:
+    """The newest record that is part of it."""
+    return one.offset if isinstance(one, Window) else one.last
+
+
+def _key(topic: str, session: str) -> bytes:
+    return f"{topic}|{session}".encode()
+
+
+def _open_key(topic: str, session: str) -> bytes:
+    return f"{topic}/open|{session}".encode()
+
+
+class WindowLoad:
+    """``read_windows`` beside the poll thread, which goes on polling meanwhile."""
+
+    def __init__(self, settings: KafkaSettings, source: Partition, skipped: Skipped) -> None:
+        self._outcome: StoredWindows | Exception | None = None
+
+        def read() -> None:
+            try:
+                self._outcome = read_windows(settings, source, skipped)
+            except Exception as error:  # the poll thread raises it, or tries again
+                self._outcome = error
+
+        threading.Thread(target=read, name=f"windows-{source}", daemon=True).start()
+
+    def result(self) -> StoredWindows | None:
+        """None while it is being read. Raises what reading raised."""
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return self._outcome
+
+
+def in_parts(windows: Iterable[Window], bars: int = MESSAGE_BARS) -> list[tuple[Window, ...]]:
+    """Windows in messages of a bounded size: so many bars, or one window."""
+    return [tuple(part) for part in split(windows, lambda window: len(window.bars), bars)]

@@ -1,0 +1,3 @@
+from loadgen.gpu.command import main
+
+main()

@@ -1,0 +1,124 @@
+"""Answers with their evidence: from a distribution, the session state it was computed on, and the path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stream_engine.decision.freshness import age_of
+from stream_engine.decision.gate import GateDecision
+from stream_engine.decision.ready import ReadyDistribution
+from stream_engine.messages import Answer, AnswerChanged, NotEvaluated, PathTaken, Query, StandingQuery
+from stream_engine.model.render.rendering import Builder
+from stream_engine.session.session import Session
+from stream_engine.util.timestamps import event_time
+
+OTHER = "other"
+"""Class of an answer that is no word of the question's class."""
+INCOMPLETE = "INCOMPLETE"
+"""State of an answer whose window may have a hole, because records had aged out of the log."""
+
+
+def word_of(builder: Builder, tokens: Sequence[int], class_name: str | None) -> tuple[str, str]:
+    """The answer's text and class: its first word of ``class_name``, or the decoded text and "other". Without a
+    class it is the text, but for a single token that is a word of one."""
+    known = [builder.answers[token] for token in tokens if token in builder.answers]
+    if known and (len(tokens) == 1 if class_name is None else known[0][0] == class_name):
+        return known[0][1], known[0][0]
+    end = builder.end_token
+    text = builder.decode([token for token in tokens if token != end]).strip()
+    return text, OTHER if class_name is not None else "text"
+
+
+def is_complete(builder: Builder, tokens: Sequence[int], class_name: str | None) -> bool:
+    """Whether the tokens decoded so far are a whole answer. The first answer word ends an answer of a class; in
+    free text it is a word like others."""
+    worded = class_name is not None and tokens[-1] in builder.answers
+    return worded or tokens[-1] == builder.end_token or len(tokens) >= builder.profile.max_answer_tokens
+
+
+def build_answer(
+    query: Query,
+    session: Session,
+    ready: ReadyDistribution,
+    *,
+    path: PathTaken,
+    tokens: Sequence[int],
+    class_name: str | None,
+    gate: GateDecision | None,
+    confidence: float | None = None,
+    entry_tokens: int,
+    reused_tokens: int,
+    now_ms: int,
+    latency_us: int,
+    routed_by: str = "none",
+) -> Answer:
+    """``tokens`` are the answer's own; ``gate`` is None on the full path. ``confidence`` is the calibrated
+    probability of agreeing with the full path, None where that was not calibrated."""
+    answer, answered_class = word_of(session.builder, tokens, class_name)
+    source = session.source
+    return Answer(
+        session=session.id,
+        question=query.question,
+        answer=answer,
+        class_=answered_class,
+        path=path,
+        gate=gate.fires if gate else None,
+        gap=ready.gap,
+        tau=gate.tau if gate else None,
+        confidence=confidence,
+        fast_set_mass=ready.fast_set_mass,
+        session_version=session.version,
+        topic=source.topic if source else None,
+        partition=source.partition if source else None,
+        offset=session.offset if source else None,
+        event_time=event_time(session.event_time_us),
+        age_ms=age_of(session.timestamp_ms, now_ms),
+        latency_us=latency_us,
+        window_bars=session.builder.profile.window_bars,
+        bars=session.window,
+        state=INCOMPLETE if session.incomplete else session.answer_state.value,
+        entry_tokens=entry_tokens,
+        reused_tokens=reused_tokens,
+        model=session.builder.profile.name,
+        routed_by=routed_by,
+    )
+
+
+def build_evaluation(
+    query: StandingQuery, session: Session, ready: ReadyDistribution, confidence: float | None = None
+) -> AnswerChanged:
+    """A standing query's evaluation; what came before it is filled in by the registry."""
+    answer, answered_class = word_of(session.builder, [ready.top1], query.class_)
+    source = session.source
+    return AnswerChanged(
+        session.id,
+        query.id,
+        query.question,
+        answer,
+        None,
+        False,
+        class_=answered_class,
+        gap=ready.gap,
+        confidence=confidence,
+        session_version=session.version,
+        topic=source.topic if source else None,
+        partition=source.partition if source else None,
+        offset=session.offset if source else None,
+        event_time=event_time(session.event_time_us),
+    )
+
+
+def build_missed(query: StandingQuery, session: Session, reason: str) -> NotEvaluated:
+    """The present version goes by without an evaluation of ``query``."""
+    source = session.source
+    return NotEvaluated(
+        session.id,
+        query.id,
+        query.question,
+        reason,
+        session.version,
+        source.topic if source else None,
+        source.partition if source else None,
+        session.offset if source else None,
+        event_time(session.event_time_us),
+    )

@@ -1,0 +1,129 @@
+"""The promoted questions of all sessions: their entries, and their slots on the board."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from stream_engine.config import EngineSettings
+from stream_engine.decision.entry import Entry, EntryKind, entry_key
+from stream_engine.decision.ready import ReadyDistribution
+from stream_engine.model.render.rendering import Builder
+from stream_engine.questions.heat import Change, QuestionHeat
+from stream_engine.session.session import Session
+from stream_engine.state.publication import Publication
+
+LOOKS_A_HALF_LIFE = 8
+
+
+@dataclass(slots=True)
+class _Questions:
+    """Of one session. ``reads`` is the count of a promoted slot's reads that the heat holds already."""
+
+    heat: QuestionHeat
+    entries: dict[str, Entry] = field(default_factory=dict)
+    reads: dict[str, int] = field(default_factory=dict)
+
+
+class PromotedQuestions:
+    """Counts questions that reach the engine, and the API processes' reads of promoted slots.
+
+    ``standing`` gives the keys of a session's standing queries: those are no ad-hoc questions."""
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        builder: Builder,
+        publication: Publication,
+        standing: Callable[[str], Collection[str]],
+        counters: dict[str, float],
+    ) -> None:
+        self._builder = builder
+        self._publication = publication
+        self._standing = standing
+        self._counters = counters
+        self._half_life_s = settings.promotion_half_life_s
+        self._places = 0 if settings.preposition == "off" else settings.promoted_questions
+        self._sessions: dict[str, _Questions] = {}
+        self._next_look = time.monotonic()
+
+    @property
+    def count(self) -> int:
+        """Questions promoted at the moment, over all sessions."""
+        return sum(len(one.entries) for one in self._sessions.values())
+
+    def entries(self, session: str) -> tuple[Entry, ...]:
+        """The session's promoted questions as decision points."""
+        known = self._sessions.get(session)
+        return tuple(known.entries.values()) if known is not None else ()
+
+    def asked(self, session: Session, question: str, class_name: str | None) -> bool:
+        """The engine was asked a question that the generic header did not answer. True when that promoted it.
+
+        One of no class is answered in free text: its first token alone is no answer."""
+        key = entry_key(question)
+        if not self._places or class_name is None or key in self._standing(session.id):
+            return False
+        known = self._sessions.get(session.id)
+        if known is None:
+            known = self._sessions[session.id] = _Questions(QuestionHeat(self._places, self._half_life_s))
+        self._count_reads(known, session)  # else the asked one would overtake one that is read more
+        change = known.heat.asked(key, time.monotonic())
+        self._demote(known, session, change)
+        for promoted in change.promoted:
+            tokens = self._builder.query_entry(promoted)
+            known.entries[promoted] = Entry(promoted, EntryKind.PROMOTED, tokens, class_name)
+            self._counters["questions_promoted_total"] += 1
+        return bool(change.promoted)
+
+    def decoded(self, session: Session, question: str, ready: ReadyDistribution) -> None:
+        """The full path has decoded this question on the session's present state: where it is promoted, that is
+        its ready distribution, and no pass of its own is needed."""
+        key = entry_key(question)
+        known = self._sessions.get(session.id)
+        if known is not None and key in known.entries and key not in session.ready and session.serving:
+            session.ready[key] = ready
+            self._publication.added(session, known.entries, [key])
+
+    def look(self, sessions: Mapping[str, Session]) -> None:
+        """Now and then: count what was read, let the others cool."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + self._half_life_s / LOOKS_A_HALF_LIFE
+        for session_id, known in list(self._sessions.items()):
+            self._count_reads(known, sessions[session_id])
+            self._demote(known, sessions[session_id], known.heat.cool(now))
+            if known.heat.empty:
+                del self._sessions[session_id]
+
+    def registered(self, session: str) -> None:
+        """The session's standing queries have changed: what one of them asks is theirs now."""
+        known = self._sessions.get(session)
+        if known is not None:
+            standing = self._standing(session)
+            known.heat.discard(standing)
+            for key in known.entries.keys() & set(standing):
+                del known.entries[key]
+                known.reads.pop(key, None)
+
+    def forget_session(self, session: str) -> None:
+        self._sessions.pop(session, None)
+
+    def _count_reads(self, known: _Questions, session: Session) -> None:
+        for key in known.entries:
+            reads = self._publication.reads(session, key)
+            new = reads - known.reads.get(key, 0)
+            known.reads[key] = reads
+            if new > 0:
+                known.heat.asked(key, time.monotonic(), new)
+                self._counters["promoted_reads_total"] += new
+
+    def _demote(self, known: _Questions, session: Session, change: Change) -> None:
+        for key in change.demoted:
+            del known.entries[key]
+            known.reads.pop(key, None)
+            session.ready.pop(key, None)
+            self._publication.removed(session, key)
+            self._counters["questions_demoted_total"] += 1

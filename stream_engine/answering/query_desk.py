@@ -1,0 +1,298 @@
+"""Queries: answered at once from a ready distribution (Alg. 2), after a step on the full path, or once their
+freshness bounds are met. Those that wait are bounded in number, and in time by the patience of their askers."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from stream_engine.answering.answers import build_answer, is_complete
+from stream_engine.answering.promotion import PromotedQuestions
+from stream_engine.decision.entry import GENERIC_KEY
+from stream_engine.decision.freshness import age_of, unmet_bound
+from stream_engine.decision.gate import Gate, GateDecision, GateReason
+from stream_engine.decision.ready import ReadyDistribution, StateFlag
+from stream_engine.messages import Answer, ErrorReply, Query
+from stream_engine.model.forward.runner import Logits
+from stream_engine.model.render.rendering import Builder
+from stream_engine.questions.router import EXACT, Router
+from stream_engine.session.session import ResidentBranch, Session, SessionState
+from stream_engine.state.partitions import PartitionTable
+from stream_engine.state.publication import Publication
+from stream_engine.state.scheduler import Lane, QueryReply, QueryWork, Scheduler
+
+RETRY_AFTER_S = 1.0
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A query as it came in; times of the monotonic clock. At its ``deadline`` it is judged as it stands, from
+    ``expires`` on nobody waits for the reply."""
+
+    query: Query
+    reply: QueryReply
+    since: float
+    deadline: float
+    expires: float
+
+
+Sampled = Callable[[Session, str, str, ReadyDistribution], None]
+
+
+class QueryDesk:
+    """Takes queries in and sees them to their reply. Every query gets exactly one. At most ``max_queries`` wait,
+    for a step or for their bounds. ``sampled`` is told of each answer that the gate let through, after its
+    reply."""
+
+    def __init__(
+        self,
+        builder: Builder,
+        router: Router,
+        gate: Gate,
+        sessions: Mapping[str, Session],
+        scheduler: Scheduler,
+        partitions: PartitionTable,
+        publication: Publication,
+        promoted: PromotedQuestions,
+        counters: dict[str, float],
+        sampled: Sampled,
+        max_queries: int,
+    ) -> None:
+        self._builder = builder
+        self._router = router
+        self._gate = gate
+        self._sessions = sessions
+        self._scheduler = scheduler
+        self._partitions = partitions
+        self._publication = publication
+        self._promoted = promoted
+        self._counters = counters
+        self._sampled = sampled
+        self._max_queries = max_queries
+        self._waiting: list[_Asked] = []
+
+    @property
+    def waiting(self) -> int:
+        """Queries whose freshness bounds are not met yet."""
+        return len(self._waiting)
+
+    def use_gate(self, gate: Gate) -> None:
+        """Risk control has moved it."""
+        self._gate = gate
+
+    def ask(self, query: Query, reply: QueryReply) -> None:
+        """Answer now, after a step, or once the query's bounds are met (at most ``wait_ms`` from now)."""
+        now = time.monotonic()
+        patience_s = math.inf if query.patience_ms is None else query.patience_ms / 1000
+        self._try(_Asked(query, reply, now, now + query.wait_ms / 1000, now + patience_s))
+
+    def retry_waiting(self) -> None:
+        """The state may have moved, or time passed: look again at what waits."""
+        now = time.monotonic()
+        for work in [work for work in self._scheduler.queries if now >= work.expires]:
+            self._scheduler.queries.remove(work)
+            self._expire(work.reply)
+        waiting, self._waiting = self._waiting, []
+        for asked in waiting:
+            if now >= asked.expires:
+                self._expire(asked.reply)
+            else:
+                self._try(asked)
+
+    def advance(self, work: QueryWork, session: Session, logits: Logits) -> None:
+        """One more token of an answer has been decoded; the reply, once it is complete."""
+        work.computed = len(work.entry) + len(work.generated)
+        work.generated.append(logits.top1)
+        if work.first is None:
+            work.first = logits
+            assert work.cell is not None
+            session.branches.append(ResidentBranch(work.entry, work.cell))
+            ready = ready_distribution(logits, len(session.tokens) + len(work.entry))
+            self._promoted.decoded(session, work.query.question, ready)
+        if not is_complete(self._builder, work.generated, work.class_name):
+            return
+        self._scheduler.queries.remove(work)
+        ready = ready_distribution(work.first, len(session.tokens) + len(work.entry))
+        answer = build_answer(
+            work.query,
+            session,
+            ready,
+            path="fallthrough" if work.reused else "cold",
+            tokens=work.generated,
+            class_name=work.class_name,
+            gate=None,
+            confidence=self._gate.certain,
+            entry_tokens=len(work.entry),
+            reused_tokens=work.reused,
+            now_ms=_now_ms(),
+            latency_us=int((time.monotonic() - work.since) * 1e6),
+            routed_by=self._router.route(work.query.question, work.query.session).by.value,
+        )
+        self._counters[f"answers_{answer.path}_total"] += 1
+        work.reply(answer)
+
+    def restart(self, session_id: str) -> None:
+        """The session's log has changed under an answer of several tokens: it begins anew, on the new one."""
+        for work in self._scheduler.queries:
+            if work.query.session == session_id:
+                work.generated.clear()
+                work.cell, work.first = None, None
+                work.computed = work.reused = 0
+
+    def refuse(self, work: QueryWork, error: ErrorReply) -> None:
+        """A query that waited for a step cannot be answered."""
+        self._scheduler.queries.remove(work)
+        self._counters["queries_refused_total"] += 1
+        work.reply(error)
+
+    def _try(self, asked: _Asked) -> None:
+        refusal = self._refusal(asked.query)
+        if refusal is None:
+            self._answer(asked)
+        elif refusal.status == 422 or time.monotonic() >= asked.deadline:
+            self._counters["queries_refused_total"] += 1
+            asked.reply(refusal)
+        elif self._has_room(asked):
+            self._waiting.append(asked)
+
+    def _has_room(self, asked: _Asked) -> bool:
+        """Whether the query may wait here; where as many as may do already, it is refused."""
+        if self.waiting + len(self._scheduler.queries) < self._max_queries:
+            return True
+        self._counters["queries_shed_total"] += 1
+        message = f"{self._max_queries} queries wait for the engine already: ask again"
+        asked.reply(ErrorReply(429, "overloaded", message, retry_after_s=RETRY_AFTER_S))
+        return False
+
+    def _expire(self, reply: QueryReply) -> None:
+        """Work on it would keep others waiting, until theirs are too late as well."""
+        self._counters["queries_expired_total"] += 1
+        message = "the query waited for too long: ask again"
+        reply(ErrorReply(503, "overloaded", message, retry_after_s=RETRY_AFTER_S))
+
+    def _refusal(self, query: Query) -> ErrorReply | None:
+        """Why the query cannot be answered on the present state; None when it can."""
+        route = self._router.route(query.question, query.session)
+        if route.question_class is None and not self._router.answers_anything:
+            return unsupported(self._router)
+        session = self._sessions.get(query.session)
+        if session is None and self._partitions.filling:
+            message = f"session {query.session!r} is not here: windows are being filled from the log; ask again"
+            return ErrorReply(503, "session_rebuilding", message, retry_after_s=RETRY_AFTER_S)
+        if session is None:
+            return not_found(query.session)
+        if session.state in (SessionState.REBUILDING, SessionState.EMPTY):
+            message = f"session {session.id!r} is being filled from the log; ask again"
+            return ErrorReply(503, "session_rebuilding", message, retry_after_s=RETRY_AFTER_S)
+        bound = query.min_offset
+        topic = session.source.topic if session.source else ""
+        size = self._partitions.sizes.get(topic)
+        if bound is not None and size is not None and bound.partition >= size:
+            message = f"{topic} has no partition {bound.partition}: it has {size}"
+            return ErrorReply(422, "invalid_request_error", message, "min_offset", "no_such_partition")
+        unmet = unmet_bound(
+            query,
+            version=session.version,
+            applied=self._partitions.applied(bound.partition, topic or None) if bound else None,
+            age_ms=age_of(session.timestamp_ms, _now_ms()),
+        )
+        return ErrorReply(409, "freshness_not_met", unmet) if unmet else None
+
+    def _answer(self, asked: _Asked) -> None:
+        query = asked.query
+        session = self._sessions[query.session]
+        route = self._router.route(query.question, query.session)
+        class_name = route.question_class.name if route.question_class else None
+        if query.path != "full":
+            exact = session.ready.get(route.key)
+            ready = exact or (session.ready.get(GENERIC_KEY) if route.generic else None)
+            if ready is not None:
+                self._publication.consumed(session, route.key if exact else GENERIC_KEY)
+                decision = self._gate.decide(ready, class_name, exact=exact is not None, flags=_flags(session))
+                # A caller may waive the gap, but neither an answer without a word nor a window that is too short.
+                servable = decision.word is not None and decision.reason is not GateReason.WARMING_UP
+                if decision.fires or (query.path == "fast" and servable):
+                    if exact is not None:
+                        self._promoted.asked(session, query.question, class_name)
+                    self._counters["answers_fast_total"] += 1
+                    routed_by = EXACT if exact is not None else route.by.value
+                    asked.reply(self._fast_answer(asked, session, ready, class_name, decision, routed_by))
+                    if decision.fires and exact is None and class_name is not None:
+                        self._sampled(session, query.question, class_name, ready)
+                    return
+            if self._promoted.asked(session, query.question, class_name):
+                self._scheduler.add(Lane.LONE, session.id)
+            if query.path == "fast":
+                self._counters["queries_refused_total"] += 1
+                message = f"session {session.id!r} has no ready distribution for this question at the moment"
+                asked.reply(ErrorReply(409, "no_ready_distribution", message, param="path"))
+                return
+        if self._has_room(asked):
+            entry = self._builder.query_entry(query.question)
+            self._scheduler.add_query(QueryWork(query, asked.reply, asked.since, entry, class_name, asked.expires))
+
+    def _fast_answer(
+        self,
+        asked: _Asked,
+        session: Session,
+        ready: ReadyDistribution,
+        class_name: str | None,
+        decision: GateDecision,
+        routed_by: str,
+    ) -> Answer:
+        return build_answer(
+            asked.query,
+            session,
+            ready,
+            path="fast",
+            tokens=[ready.top1],
+            class_name=class_name,
+            gate=decision,
+            confidence=decision.confidence,
+            entry_tokens=0,  # no entry was run for this answer
+            reused_tokens=0,
+            now_ms=_now_ms(),
+            latency_us=int((time.monotonic() - asked.since) * 1e6),
+            routed_by=routed_by,
+        )
+
+
+def ready_distribution(logits: Logits, position: int) -> ReadyDistribution:
+    """The distribution at decision point ``position`` (Eq. 1)."""
+    return ReadyDistribution(
+        position,
+        logits.top1,
+        logits.top2,
+        logits.gap,
+        logits.top1_logit,
+        logits.log_partition,
+        logits.fast_set_mass,
+    )
+
+
+def unsupported(router: Router) -> ErrorReply:
+    """The model does not answer such a question: says what can be asked."""
+    return ErrorReply(
+        422, "invalid_request_error", router.refusal(), param="question", code="question_not_supported"
+    )
+
+
+def question_too_long() -> ErrorReply:
+    message = "the question has no room in the session's share of the cell budget; ask a shorter one"
+    return ErrorReply(422, "invalid_request_error", message, param="question", code="question_too_long")
+
+
+def not_found(session_id: str) -> ErrorReply:
+    """No record with that key was applied yet."""
+    message = f"no session {session_id!r}: no record with that key was applied yet"
+    return ErrorReply(404, "not_found_error", message)
+
+
+def _flags(session: Session) -> StateFlag:
+    return StateFlag.WARMING_UP if session.answer_state is SessionState.WARMING_UP else StateFlag.NONE
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,3 @@
+from stream_engine.cli.main import main
+
+main()

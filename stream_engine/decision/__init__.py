@@ -1,0 +1,1 @@
+"""Whether a ready distribution may answer: decision points, distribution, gate, calibration, freshness."""

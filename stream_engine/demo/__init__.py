@@ -1,5 +1,0 @@
-"""The demo: real data through a real Kafka into a service of its own, questions asked, both paths measured."""
-
-from stream_engine.demo.scenario import run
-
-__all__ = ["run"]

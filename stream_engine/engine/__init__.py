@@ -1,0 +1,1 @@
+"""The step: plan, copy, forward, publish."""

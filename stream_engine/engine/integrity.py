@@ -1,0 +1,58 @@
+"""What holds between two steps, whatever happened. Looked at when idle where that is asked for, and in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from stream_engine.decision.entry import Entry
+from stream_engine.session.cell_budget import CellBudget
+from stream_engine.session.session import Session
+from stream_engine.state.publication import Publication, token_hash
+from stream_engine.state.scheduler import Scheduler
+
+
+def check_integrity(
+    sessions: Iterable[Session],
+    budget: CellBudget,
+    scheduler: Scheduler,
+    publication: Publication,
+    entries: Callable[[Session], Iterable[Entry]],
+) -> None:
+    """Cells = tokens = boundary, for every session; no extent overlaps another; and what is ready, here and on the
+    board, is of the session's present log. Raises AssertionError with what differs."""
+    budget.check_integrity()
+    for session in sessions:
+        session.check_integrity()
+        _check_cells(session, budget)
+        commit = scheduler.commits.get(session.id)
+        under_way = commit is not None and commit.started
+        _check_ready(session, {entry.key: entry for entry in entries(session)}, publication, under_way)
+
+
+def _check_cells(session: Session, budget: CellBudget) -> None:
+    shape, name = budget.shape, f"session {session.id!r}"
+    if budget.base_of(session.id) is None:
+        assert session.resident == 0, f"{name}: cells counted without an extent"
+        assert not session.branches, f"{name}: branches without an extent"
+        assert session.second is None, f"{name}: a second slab without an extent"
+        return
+    assert shape.headroom(len(session.tokens)) >= 0, f"{name}: its log has no room in its share"
+    end = shape.share if session.second is None else shape.share - shape.reserve
+    assert session.scratch_end <= end, f"{name}: scratch cells up to {session.scratch_end}, there are {end}"
+    if session.second is not None:
+        slab = session.second
+        assert slab.resident <= len(slab.tokens) <= shape.reserve, f"{name}: the second slab has no room"
+
+
+def _check_ready(session: Session, entries: dict[str, Entry], publication: Publication, under_way: bool) -> None:
+    """``under_way``: a commit's records are in the log and its step has not run; on the board the state before it
+    is live until then."""
+    name = f"session {session.id!r}"
+    for key, ready in session.ready.items():
+        at = len(session.tokens) + len(entries[key].tokens)
+        assert ready.position == at, f"{name}: {key!r} is ready at {ready.position}, not at {at}"
+    for key, (version, hashed) in {} if under_way else publication.valid(session).items():
+        assert key in session.ready, f"{name}: {key!r} is on the board and not ready here"
+        assert version == session.version, f"{name}: {key!r} on the board is of version {version}"
+        live = token_hash(session.tokens, entries[key].tokens)
+        assert hashed == live, f"{name}: {key!r} on the board is of other tokens"

@@ -1,0 +1,220 @@
+"""Records into sessions: assignments, batches, replays, and the acknowledgements they earn. Ids only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stream_engine.messages import Ack, Assign, Batch, Record, Refused, Rejected, Restore, Revoke, Window
+from stream_engine.session.session import Session, SessionState, Source
+from stream_engine.state.partitions import OpenBatch, Partition, PartitionState, PartitionTable
+from stream_engine.state.publication import Publication
+from stream_engine.state.scheduler import CommitWork, Scheduler
+
+
+class Ingest:
+    """The engine's Kafka side. ``open_session`` and ``drop_session`` create and remove sessions. A session
+    that had no window written for ``quiet_records`` records of its partition gets one: it must not hold the
+    floor back."""
+
+    def __init__(
+        self,
+        boot_id: str,
+        sessions: dict[str, Session],
+        scheduler: Scheduler,
+        publication: Publication,
+        counters: dict[str, float],
+        open_session: Callable[[str, Source], Session],
+        drop_session: Callable[[Session], None],
+        quiet_records: int,
+    ) -> None:
+        self._sessions = sessions
+        self._scheduler = scheduler
+        self._publication = publication
+        self._counters = counters
+        self._open_session = open_session
+        self._drop_session = drop_session
+        self._quiet_records = quiet_records
+        self.partitions = PartitionTable(boot_id, self._floor, self._windows)
+
+    def assign(self, message: Assign) -> bool:
+        """Take a partition; False when a newer generation owns it. Records that wait unapplied from an earlier
+        assignment are dropped: they come again."""
+        source = Source(message.topic, message.partition)
+        before = self.partitions.get(source)
+        owned = self.partitions.assign(message)
+        if owned is None:
+            return False
+        if before is not None:
+            for name in tuple(before.sessions):
+                if owned is not before:
+                    self._drop_session(self._sessions[name])
+                    continue
+                # Whether the windows handed out were written is not known: the new owner gets them again.
+                self._sessions[name].window_due |= self._sessions[name].has_window
+                if (work := self._scheduler.commits.get(name)) is not None:
+                    work.records.clear()
+                    # A session that waits to go live after its replay does so without records.
+                    if not work.started and self._sessions[name].state is not SessionState.REBUILDING:
+                        del self._scheduler.commits[name]
+        if owned is not before:
+            owned.deleted.clear()  # the sessions left this engine only: their windows serve the new start
+        owned.gap_end = message.start if message.incomplete else None
+        self._publication.applied(owned)
+        return True
+
+    def revoke(self, message: Revoke) -> None:
+        """Give a partition up: its sessions are no longer served from here."""
+        owned = self.partitions.revoke(Source(message.topic, message.partition), message.generation)
+        if owned is None:
+            return
+        for name in tuple(owned.sessions):
+            self._drop_session(self._sessions[name])
+        self._publication.dropped(owned.source)
+
+    def restore(self, message: Restore) -> None:
+        """Sessions as their windows say; the records that follow come as a replay or live. A session that is
+        here already knows better."""
+        owned = self.partitions.get(Source(message.topic, message.partition))
+        if owned is None or owned.generation != message.generation:
+            return
+        for window in message.windows:
+            self._publication.heartbeat()  # hundreds of windows, or of records, take long on a slow machine
+            if window.session in self._sessions or not window.bars:
+                continue
+            session = self._open(window.session, owned)
+            session.move_to(SessionState.REBUILDING)
+            session.restore(window)
+            if owned.gap_end is not None:
+                # What aged out had versions too, and none goes back: the session stands at the end of the gap.
+                session.offset = max(session.offset, owned.gap_end - 1)
+                session.version = session.offset + 1
+            if owned.state is PartitionState.LIVE:
+                self._scheduler.add_commit(session.id)
+
+    def take(self, batch: Batch) -> Refused | None:
+        """Queue a batch's records; a replayed one only refills windows. Settle afterwards."""
+        taken = self.partitions.take(batch)
+        if isinstance(taken, Refused):
+            self._counters["batches_refused_total"] += 1
+            return taken
+        self._counters["records_total"] += batch.consumed
+        waiting = OpenBatch(batch.last, 0)
+        taken.open.append(waiting)
+        for record in batch.records:
+            self._publication.heartbeat()
+            self._queue(taken, waiting, record)
+        self._go_live_when_due(taken)
+        return None
+
+    def settle(self) -> list[Ack]:
+        """Acknowledgements that are due; the applied offsets on the board move first."""
+        acks = []
+        for owned in self.partitions.all():
+            self._go_live_when_due(owned)
+            ack = self.partitions.settle(owned)
+            if ack is not None:
+                self._publication.applied(owned)
+                acks.append(ack)
+        return acks
+
+    @staticmethod
+    def settled(work: CommitWork) -> None:
+        """The records of a commit are applied (or given up with their session)."""
+        for _, batch in work.taken:
+            batch.unsettled -= 1
+            batch.applied += 1
+        work.taken = []
+
+    def _queue(self, owned: Partition, waiting: OpenBatch, record: Record) -> None:
+        live = record.offset >= owned.live_from
+        rejected = owned.rejected.get(record.offset) if live else None
+        if rejected is not None:
+            # Of an earlier assignment: whether its dead letter was written is not known.
+            waiting.rejected.append(rejected)
+            if rejected.reason == "second_source":
+                return
+        session = self._sessions.get(record.key)
+        again = record.offset < owned.applied
+        told = again and (rejected is not None or not live)
+        if not told and (fed := self._other_source(record.key, session, owned)) is not None:
+            # Also below the applied offset: the offsets of open bars' records depend on how trades were polled, so
+            # a rejection of other polls is remembered by another one.
+            waiting.rejected.append(Rejected(record.offset, "second_source", f"{record.key!r} is fed by {fed}"))
+            return
+        if again:
+            self._count_duplicate(waiting, live)
+            return
+        if not record.bars:
+            # Trades of a bar that is still open: the key is theirs from the first one on.
+            if session is None:
+                owned.claimed.add(record.key)
+            waiting.applied += live
+            return
+        if session is None and not live:
+            # What was applied before left a window. This key was deleted since, or belonged to another source.
+            self._count_duplicate(waiting, live)
+            return
+        if session is None:
+            session = self._open(record.key, owned)
+        work = self._scheduler.commits.get(record.key)
+        if work is not None and any(record.offset == taken.offset for taken, _ in work.taken):
+            # Delivered again while the commit that holds it is in progress: not applied before that has run.
+            waiting.unsettled += 1
+            work.taken.append((record, waiting))
+        elif record.offset <= session.offset or rejected is not None:
+            self._count_duplicate(waiting, live)
+        elif not live:
+            session.move_to(SessionState.REBUILDING)
+            session.apply(record)
+            self._counters["replayed_total"] += 1
+        else:
+            waiting.unsettled += 1
+            self._scheduler.add_commit(session.id).records.append((record, waiting))
+
+    def _other_source(self, key: str, session: Session | None, owned: Partition) -> str | None:
+        """What feeds the key where it is not this partition."""
+        if session is not None:
+            source = session.source
+        else:
+            source = next((one.source for one in self.partitions.all() if key in one.claimed), owned.source)
+        if source is None:
+            return "the API"
+        return None if source == owned.source else f"{source.topic}/{source.partition}"
+
+    def serves(self, session: Session) -> bool:
+        """Whether its partition has come as far as an earlier life may have answered from."""
+        owned = self.partitions.get(session.source) if session.source is not None else None
+        return owned is None or owned.state is PartitionState.LIVE
+
+    def _go_live_when_due(self, owned: Partition) -> None:
+        if owned.state is not PartitionState.REPLAYING or owned.settled < owned.serve_from:
+            return
+        owned.state = PartitionState.LIVE
+        for name in owned.sessions:
+            if self._sessions[name].state is SessionState.REBUILDING:
+                self._scheduler.add_commit(name)
+
+    def _open(self, key: str, owned: Partition) -> Session:
+        session = self._open_session(key, owned.source)
+        session.gap_end = owned.gap_end
+        owned.claimed.discard(key)
+        owned.sessions.add(session.id)
+        return session
+
+    def _count_duplicate(self, waiting: OpenBatch, live: bool) -> None:
+        waiting.duplicates += live
+        self._counters["duplicates_total"] += 1
+
+    def _floor(self, name: str) -> int | None:
+        return self._sessions[name].floor
+
+    def _windows(self, owned: Partition) -> tuple[Window, ...]:
+        """Windows that are due: regions built anew, sessions long quiet, and deletions."""
+        deleted, owned.deleted = owned.deleted, []
+        windows = [Window(name, owned.applied - 1, 0, 0, None, ()) for name in deleted]
+        for name in sorted(owned.sessions):
+            session = self._sessions[name]
+            quiet = session.floor is not None and owned.applied - session.floor > self._quiet_records
+            if session.window_due or quiet:
+                windows.append(session.window_message())
+        return tuple(windows)

@@ -1,0 +1,1 @@
+"""The networks that a step runs on: families, loading, the runner itself."""

@@ -1,0 +1,1 @@
+"""From bars and questions to tokens: one builder for training, calibration and serving."""

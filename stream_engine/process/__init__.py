@@ -1,0 +1,1 @@
+"""The engine process: from settings to an engine, messages in, replies and events out."""

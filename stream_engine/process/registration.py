@@ -1,0 +1,207 @@
+"""Standing queries by way of their topic: what is registered here is what the topic says.
+
+A request is validated, written to the topic by a registry, read back from there and applied; only then it is
+answered. So every engine applies the same records in the same order, and a restart finds them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from uuid import uuid4
+
+from stream_engine.answering.query_desk import unsupported
+from stream_engine.decision.entry import entry_key
+from stream_engine.engine.engine import Engine
+from stream_engine.messages import (
+    AnswerChanged,
+    AnswerGone,
+    Done,
+    ErrorReply,
+    FromEngine,
+    RegistryApplied,
+    RegistryHello,
+    RegistrySnapshot,
+    Rejected,
+    StandingApply,
+    StandingDelete,
+    StandingPut,
+    StandingQueries,
+    StandingQuery,
+    StandingWrite,
+    Welcome,
+)
+from stream_engine.messages.transport import Peer
+from stream_engine.session.session import Source
+from stream_engine.standing.answer_book import KEY_SEPARATOR
+from stream_engine.standing.registry import covers
+
+REGISTRY_LOST_S = 5.0
+"""A registry greets every second: one that was not heard of for so long is away."""
+WRITE_WITHIN_S = 5.0
+
+RegistryMessage = RegistryHello | RegistrySnapshot | StandingApply
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    peer: Peer
+    deadline: float
+
+
+class Registration:
+    """``send`` reaches a peer, ``withdraw`` the answers topic. Times are of ``clock``, in seconds."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        send: Callable[[Peer, FromEngine], None],
+        withdraw: Callable[[AnswerGone], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._engine = engine
+        self._send = send
+        self._withdraw = withdraw
+        self._clock = clock
+        self._heard: dict[Peer, float] = {}
+        self._pending: dict[str, _Pending] = {}
+        self._applied = -1
+        self._known = False
+
+    def unavailable(self) -> ErrorReply | None:
+        """Why standing queries can neither be told nor changed now; None when they can."""
+        if self._known:
+            return None
+        message = (
+            "standing queries are kept in a Kafka topic, and this engine has not got them yet: a consumer "
+            "(stream-engine serve consumer) reads them from there"
+        )
+        return ErrorReply(503, "registry_unavailable", message, retry_after_s=1.0)
+
+    # --- of the API ----------------------------------------------------------------------------------
+
+    def put(self, peer: Peer, request: StandingPut) -> None:
+        """Answered by the query once it is applied, or by an error."""
+        engine = self._engine
+        if engine.router.route(request.question, request.pattern).question_class is None:
+            self._send(peer, unsupported(engine.router))
+            return
+        if request.id is not None and KEY_SEPARATOR in request.id:
+            message = f"an id of a standing query has no {KEY_SEPARATOR!r}"
+            self._send(peer, ErrorReply(422, "invalid_request_error", message, param="id"))
+            return
+        query_id = request.id or f"sq-{uuid4().hex[:12]}"
+        query = StandingPut(request.pattern, entry_key(request.question), request.on, query_id)
+        self._write(peer, query_id, query)
+
+    def delete(self, peer: Peer, request: StandingDelete) -> None:
+        """Answered by ``Done`` once it is applied, or by an error."""
+        if self._known and self._engine.standing.get(request.id) is None:
+            self._send(peer, no_query(request.id))
+            return
+        self._write(peer, request.id, None)
+
+    def _write(self, peer: Peer, query_id: str, query: StandingPut | None) -> None:
+        now = self._clock()
+        if (unavailable := self.unavailable()) is not None:
+            self._send(peer, unavailable)
+            return
+        self._heard = {one: heard for one, heard in self._heard.items() if now - heard < REGISTRY_LOST_S}
+        if not self._heard:
+            message = (
+                "standing queries are kept in a Kafka topic, and nothing that writes it is there any more: start "
+                "a consumer (stream-engine serve consumer), or see why it does not reach its broker"
+            )
+            self._send(peer, ErrorReply(503, "registry_unavailable", message, retry_after_s=REGISTRY_LOST_S))
+            return
+        token = uuid4().hex
+        self._pending[token] = _Pending(peer, now + WRITE_WITHIN_S)
+        latest = max(self._heard, key=self._heard.__getitem__)
+        self._send(latest, StandingWrite(token, query_id, query))
+
+    def expire(self) -> None:
+        """Requests that were not applied in time are answered so."""
+        now = self._clock()
+        for token in [token for token, pending in self._pending.items() if now >= pending.deadline]:
+            pending = self._pending.pop(token)
+            message = (
+                f"the standing-query topic did not confirm the write within {WRITE_WITHIN_S:g} s; it may still be "
+                "applied: list the standing queries before trying again"
+            )
+            error = ErrorReply(503, "registry_unavailable", message, retry_after_s=WRITE_WITHIN_S)
+            self._send(pending.peer, error)
+
+    # --- of a registry -------------------------------------------------------------------------------
+
+    def handle(self, peer: Peer, message: RegistryMessage) -> None:
+        registry = peer.unsolicited()
+        self._heard[registry] = self._clock()
+        engine = self._engine
+        if isinstance(message, RegistryHello):
+            self._send(registry, Welcome(engine.boot_id, 0))
+            return
+        snapshot = isinstance(message, RegistrySnapshot)
+        refused = self._replace(message) if isinstance(message, RegistrySnapshot) else self._apply(message)
+        self._send(registry, RegistryApplied(engine.boot_id, message.offset, snapshot, refused))
+
+    def _replace(self, snapshot: RegistrySnapshot) -> tuple[Rejected, ...]:
+        refused: tuple[Rejected, ...] = ()
+        if snapshot.offset >= self._applied:  # else another registry is further already
+            named = {record.id for record in snapshot.queries}
+            for query in self._engine.standing.all():
+                if query.id not in named:
+                    self._enter(StandingApply(snapshot.offset, query.id, None))
+            refused = tuple(one for record in snapshot.queries for one in self._enter(record))
+            self._applied = snapshot.offset
+        self._engine.standing.restore(snapshot.answers)
+        self._known = True
+        return refused
+
+    def _apply(self, record: StandingApply) -> tuple[Rejected, ...]:
+        if record.offset <= self._applied:
+            return ()  # another registry was quicker
+        self._applied = record.offset
+        return self._enter(record)
+
+    def _enter(self, record: StandingApply) -> tuple[Rejected, ...]:
+        told = self._engine.standing.told(record.id)
+        reply: FromEngine
+        refused: tuple[Rejected, ...] = ()
+        if record.query is None:
+            self._engine.unregister(record.id)
+            reply = Done()
+        else:
+            query = self._engine.register(record.query)
+            if isinstance(query, StandingQuery):
+                reply = StandingQueries((query,))
+            else:
+                self._engine.unregister(record.id)  # the newest record of an id counts, whatever it says
+                refused = (Rejected(record.offset, query.code or query.kind, query.message),)
+                reply = query
+        for gone in self._orphans(told):
+            self._withdraw(gone)
+        pending = self._pending.pop(record.token, None) if record.token else None
+        if pending is not None:
+            self._send(pending.peer, reply)
+        return refused
+
+    def orphans(self, source: Source) -> list[AnswerGone]:
+        """Answers of a partition in the answers topic that no query asks for any more."""
+        return [gone for gone in self._orphans(self._engine.standing.told()) if _source(gone) == source]
+
+    def _orphans(self, answers: Iterable[AnswerChanged]) -> Iterator[AnswerGone]:
+        for one in answers:
+            query = self._engine.standing.get(one.query)
+            asked = query is not None and covers(query.session, one.session)
+            if not asked and one.topic is not None and one.partition is not None and one.offset is not None:
+                yield AnswerGone(one.session, one.query, one.topic, one.partition, one.offset)
+
+
+def _source(gone: AnswerGone) -> Source:
+    return Source(gone.topic, gone.partition)
+
+
+def no_query(query_id: str) -> ErrorReply:
+    """No standing query has that id."""
+    return ErrorReply(404, "not_found_error", f"no standing query {query_id!r}", param="id")

@@ -1,0 +1,147 @@
+"""What the engine tells about itself: sessions, health, counters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from stream_engine.decision.entry import GENERIC_KEY
+from stream_engine.engine.engine import Engine
+from stream_engine.messages import ConsumerReport, PartitionStatus, SessionInfo, Sessions, Status
+from stream_engine.session.session import Session, SessionState
+from stream_engine.state.partitions import PartitionState
+from stream_engine.state.publication import token_hash
+from stream_engine.state.scheduler import Lane
+from stream_engine.util.skipped import MESSAGE_REASONS
+from stream_engine.util.timestamps import event_time
+
+LAST_BARS = 5
+
+
+def session_infos(engine: Engine) -> Sessions:
+    """Every session, by id."""
+    return Sessions(tuple(_info(engine, engine.sessions[name]) for name in sorted(engine.sessions)))
+
+
+def session_info(engine: Engine, session: Session) -> Sessions:
+    return Sessions((_info(engine, session),))
+
+
+def status(
+    engine: Engine,
+    started: float,
+    consumers: int,
+    reports: Mapping[bytes, ConsumerReport],
+    malformed: int,
+    skipped: Mapping[str, int],
+) -> Status:
+    """Health and counters; ``skipped`` are the messages that were not taken, by reason, ``malformed`` ones too.
+
+    Ready means: no work item is old, a consumer is heard of, every owned partition is live, and the last
+    self-test passed; not "a forward ran recently", which fails overnight. Degraded means: what is known can be
+    asked for, and nothing newer comes."""
+    oldest = engine.scheduler.oldest_s()
+    partitions = engine.ingest.partitions.all()
+    lag = {partition: behind for report in reports.values() for partition, behind in report.lag.items()}
+    unread = [name for one in partitions if (name := f"{one.source.topic}/{one.source.partition}") not in lag]
+    replaying = sum(owned.state is PartitionState.REPLAYING for owned in partitions)
+    reasons = [
+        reason
+        for applies, reason in (
+            (oldest > engine.settings.stuck_after_s, f"the oldest work item has waited for {oldest:.1f} s"),
+            (consumers == 0, "no consumer is heard of: start one with `stream-engine serve consumer`"),
+            (consumers > 0 and not partitions, "no partition is assigned yet"),
+            (bool(reports and unread), f"no consumer reads {', '.join(unread[:3])} at the moment"),
+            (replaying > 0, f"{replaying} of {len(partitions)} partitions are being refilled from the log"),
+            (engine.self_test_error is not None, f"the self-test failed: {engine.self_test_error}"),
+        )
+        if applies
+    ]
+    silent = [since for report in reports.values() if (since := report.kafka_silent_since_ms) is not None]
+    degraded = tuple(
+        f"broker_unreachable: a consumer has no answer from Kafka since {event_time(since * 1000)}"
+        for since in sorted(silent)
+    )
+    stopped = {name: reason for report in reports.values() for name, reason in report.stopped.items()}
+    degraded += tuple(f"partition_unreadable: {name} {reason}" for name, reason in sorted(stopped.items()))
+    counters = dict(engine.counters)
+    counters["messages_malformed_total"] = malformed
+    counters["messages_skipped_total"] = sum(skipped.values())
+    counters |= {f"messages_skipped_{reason}_total": skipped.get(reason, 0) for reason in MESSAGE_REASONS}
+    board = engine.publication.counters()
+    if board is not None:
+        counters |= {
+            "preposition_slots_total": board.completed,
+            "preposition_hits_total": board.hits,
+            "preposition_wasted_total": board.wasted,
+            "board_full_total": board.full,
+        }
+    return Status(
+        engine.boot_id,
+        engine.builder.profile.name,
+        not reasons,
+        tuple(reasons),
+        time.monotonic() - started,
+        oldest,
+        consumers,
+        tuple(
+            PartitionStatus(
+                owned.source.topic,
+                owned.source.partition,
+                owned.generation,
+                owned.state.value,
+                owned.applied,
+                len(owned.sessions),
+            )
+            for owned in partitions
+        ),
+        lag,
+        counters,
+        _gauges(engine) | {"consumers_without_kafka": len(silent), "partitions_unreadable": len(stopped)},
+        engine.verification.calibration(),
+        {identity.hex(): report.records for identity, report in reports.items()},
+        degraded,
+        bool(silent),
+        {identity.hex(): report.counters for identity, report in reports.items()},
+    )
+
+
+def _gauges(engine: Engine) -> dict[str, float]:
+    resident = engine.budget.resident
+    cells = sum(engine.sessions[name].resident for name in resident)
+    return {
+        "sessions": len(engine.sessions),
+        "sessions_resident": len(resident),
+        "cells_resident": cells,
+        "cells_total": engine.budget.shape.total,
+        "standing_queries": len(engine.standing.all()),
+        "questions_promoted": engine.promoted.count,
+        "queue_queries": len(engine.scheduler.queries),
+        "queue_queries_waiting": engine.queries.waiting,
+        "queue_commits": len(engine.scheduler.commits),
+        "queue_checks": len(engine.scheduler.checks),
+        **{f"queue_{lane.value}": len(engine.scheduler.lanes[lane]) for lane in Lane},
+    }
+
+
+def _info(engine: Engine, session: Session) -> SessionInfo:
+    ready = session.ready.get(GENERIC_KEY)
+    source = session.source
+    answer = engine.builder.answers.get(ready.top1) if ready else None
+    return SessionInfo(
+        session.id,
+        session.state.value,
+        None if session.state is SessionState.REBUILDING else session.version,
+        len(session.tokens),
+        session.resident,
+        len(session.region),
+        event_time(session.event_time_us),
+        {f"{source.topic}/{source.partition}": session.offset} if source else {},
+        ready is not None,
+        answer[1] if answer else None,
+        ready.gap if ready else None,
+        len(engine.standing.matching(session.id)),
+        session.swaps,
+        tuple(stored.bar for stored in session.region.bars[-LAST_BARS:]),
+        f"{token_hash(session.tokens):016x}",
+    )

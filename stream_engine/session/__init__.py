@@ -1,0 +1,1 @@
+"""A resident session: its token log, its data region, its place in the cell budget."""

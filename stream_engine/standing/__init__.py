@@ -1,0 +1,1 @@
+"""Standing queries: what is registered, and what was answered last."""

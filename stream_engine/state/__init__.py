@@ -1,0 +1,1 @@
+"""What the engine's one thread owns: work queue, partitions, publication, counters."""

@@ -1,0 +1,1 @@
+"""Small tools without a domain: time stamps, intervals, locks, ports, secrets, findings."""

@@ -1,0 +1,160 @@
+"""What the registry makes of records and of failures; Kafka and the engine are played."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from kafka.errors import IllegalStateError, KafkaTimeoutError
+from kafka.future import Future
+
+from consumers.kafka.source import Partition
+from consumers.registry import registry as module
+from consumers.registry.registry import Registry
+from consumers.writers.answers import AnswerRecord
+from stream_engine.config import Config
+from stream_engine.messages import (
+    FromEngine,
+    RegistryApplied,
+    RegistrySnapshot,
+    StandingApply,
+    StandingPut,
+    StandingWrite,
+    ToEngine,
+    Welcome,
+)
+from stream_engine.standing.answer_book import AnswerBook
+from stream_engine.util.skipped import Skipped
+
+CONFIG = Config()
+KAFKA = CONFIG.kafka
+
+
+class Tail:
+    """Records of the topics, as a test puts them into ``records``; all partitions end at 10."""
+
+    def __init__(self, *_: Any) -> None:
+        self.partitions = [Partition(KAFKA.standing_topic, 0), Partition(KAFKA.answers_topic, 0)]
+        self.records: list[Any] = []
+
+    def poll(self, _: int) -> list[Any]:
+        records, self.records = self.records, []
+        return records
+
+    def stopped(self) -> dict[Partition, str]:
+        return {}
+
+    def ends(self, partitions: Any) -> dict[Partition, int]:
+        return dict.fromkeys(partitions, 10)
+
+    def reached(self, _: Any) -> bool:
+        return True
+
+    def partitions_of(self, topic: str) -> list[Partition]:
+        return [Partition(topic, 0)]
+
+
+class Producer:
+    def __init__(self) -> None:
+        self.sent: list[Future] = []
+        self._sender = self
+
+    def send(self, topic: str, **_: Any) -> Future:
+        self.sent.append(Future())
+        return self.sent[-1]
+
+    def force_close(self) -> None:
+        for future in self.sent:
+            if not future.is_done:
+                future.failure(IllegalStateError("given up"))
+
+    def join(self, timeout: float) -> None:
+        pass
+
+    def close(self, timeout: float) -> None:
+        pass
+
+
+class Bench:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.tail, self.producers = Tail(), list[Producer]()
+        self.heard, self.said = list[FromEngine](), list[ToEngine]()
+        monkeypatch.setattr(module, "TopicTail", lambda *_: self.tail)
+        monkeypatch.setattr(module, "open_producer", self._connect)
+        letters = SimpleNamespace(confirmed=lambda: [], send=lambda *_: None)
+        monkeypatch.setattr(module, "DeadLetterWriter", lambda *_, **__: letters)
+        link = SimpleNamespace(drain=self._drain, send=self.said.append)
+        monkeypatch.setattr(module, "EngineLink", lambda *_: link)
+        self.book = AnswerBook()
+        self.registry = Registry(CONFIG, self.book, Skipped(logging.getLogger(__name__)))
+
+    def _connect(self, *_: Any) -> Producer:
+        self.producers.append(Producer())
+        return self.producers[-1]
+
+    def _drain(self) -> list[FromEngine]:
+        heard, self.heard[:] = list(self.heard), []
+        return heard
+
+    def turn(self, *messages: FromEngine) -> None:
+        self.heard += messages
+        self.registry.turn()
+
+    def snapshots(self) -> list[RegistrySnapshot]:
+        return [message for message in self.said if isinstance(message, RegistrySnapshot)]
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(monkeypatch)
+
+
+def answer(**changed: Any) -> Any:
+    """A record of the answers topic."""
+    made = AnswerRecord(
+        "AAPL", "q", "?", "up", None, True, class_="trend", gap=1.0, confidence=None, session_version=5,
+        topic=KAFKA.bars_topic, partition=0, offset=4, event_time=None,
+    )  # fmt: skip
+    value = msgspec.json.encode(msgspec.structs.replace(made, **changed))
+    return SimpleNamespace(topic=KAFKA.answers_topic, partition=0, offset=0, key=b"AAPL|q", value=value)
+
+
+@pytest.mark.parametrize("missing", ["topic", "partition", "offset"])
+def test_an_answer_that_names_no_record_harms_no_snapshot(bench: Bench, missing: str) -> None:
+    bench.tail.records = [answer(), answer(session_version=6, **{missing: None})]
+    bench.turn(Welcome("boot-1", 0))
+    (snapshot,) = bench.snapshots()
+    assert [one.session_version for one in snapshot.answers] == [5]
+
+
+def test_an_engine_on_another_connection_gets_everything_again(bench: Bench) -> None:
+    bench.turn(Welcome("boot-1", 0, b"1"))
+    bench.turn(RegistryApplied("boot-1", -1, True))
+    assert bench.registry.ready_for("boot-1", 0.0)
+    bench.turn(Welcome("boot-1", 0, b"1"))
+    assert len(bench.snapshots()) == 1
+    bench.tail.records = [
+        SimpleNamespace(
+            topic=KAFKA.standing_topic, partition=0, offset=0, timestamp=0, key=b"q", headers=[],
+            value=b'{"session":"*","question":"What is the trend?"}',
+        )
+    ]  # fmt: skip
+    bench.turn()
+    assert [message.id for message in bench.said if isinstance(message, StandingApply)] == ["q"]
+    bench.turn(Welcome("boot-1", 0, b"2"))  # that one was lost, perhaps
+    assert not bench.registry.ready_for("boot-1", 0.0)
+    assert [record.id for record in bench.snapshots()[-1].queries] == ["q"]
+
+
+def test_a_write_that_failed_fails_no_later_one(bench: Bench) -> None:
+    write = StandingWrite("token", "q", StandingPut("*", "What is the trend?", "change", "q"))
+    bench.turn(write)
+    bench.producers[0].sent[0].failure(KafkaTimeoutError("expired"))
+    bench.turn()
+    while not bench.registry._producer.ready():
+        pass
+    bench.turn(write)
+    assert [len(producer.sent) for producer in bench.producers] == [1, 1]

@@ -1,0 +1,56 @@
+"""Checks of fast answers as tests make and see them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stream_engine.config import RiskSettings
+from stream_engine.messages import Check
+from stream_engine.model.forward.runner import Logits
+from stream_engine.state.publication import token_hash
+
+TREND = "What is the trend?"
+OTHER_WORDING = "Which way is it going?"
+ALL = RiskSettings(check_share=1.0)
+
+
+def check_of(bench: Any, session: str = "AAPL", **changes: Any) -> Check:
+    """As a reader of the board makes it from an answer on the session's present state."""
+    live = bench.engine.sessions[session]
+    generic = bench.builder.generic_entry
+    check = Check(
+        session,
+        TREND,
+        "trend",
+        live.version,
+        len(live.tokens) + len(generic),
+        word_token(bench, "up"),
+        99.0,
+        token_hash(live.tokens, generic),
+    )
+    return msgspec.structs.replace(check, **changes)
+
+
+def judged(bench: Any) -> list[Logits]:
+    """The distributions that checks were judged by, from now on."""
+    seen: list[Logits] = []
+    desk = bench.engine.verification
+    finish = desk.finish
+
+    def watching(work: Any, logits: Logits) -> None:
+        seen.append(logits)
+        finish(work, logits)
+
+    desk.finish = watching
+    return seen
+
+
+def dropped(bench: Any) -> dict[str, int]:
+    return {reason: n for reason, n in bench.engine.verification.calibration().dropped.items() if n}
+
+
+def word_token(bench: Any, word: str) -> int:
+    tokens = (token for token, answer in bench.builder.answers.items() if tuple(answer) == ("trend", word))
+    return int(next(tokens))
