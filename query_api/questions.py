@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from query_api.errors import invalid
 from stream_engine.decision.entry import entry_key
+from stream_engine.decision.route import Route
 from stream_engine.model.hub.files import ModelNotFound, find_model
 from stream_engine.model.profile import Profile
-from stream_engine.questions.router import RoutedBy, Router
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """``entry_key`` is the board's key of a standing or promoted question in these very words; ``question_class``
-    is None where the words are of no class; ``generic`` says that the generic header answers that class."""
-
-    entry_key: str
-    question_class: str | None
-    generic: bool
-    by: RoutedBy = RoutedBy.NONE
+from stream_engine.questions.router import Router
 
 
 class QuestionRouter:
@@ -44,9 +32,8 @@ class QuestionRouter:
         if not key:
             raise invalid("a question is more than white space", param="question")
         if self._router is None:
-            return Route(key, None, False, RoutedBy.NONE)
-        route = self._router.route(question, session)
-        return Route(key, route.question_class.name if route.question_class else None, route.generic, route.by)
+            return Route(key, None)
+        return self._router.route(question, session)
 
     def require_supported(self, route: Route) -> None:
         """Raises the 422 ApiError that names what can be asked, for wordings that the model does not answer."""

@@ -16,7 +16,7 @@ from stream_engine.board.writer import BoardWriter
 from stream_engine.decision.entry import GENERIC_KEY
 from stream_engine.decision.gate import ClassGate, FastAnswer, Gate
 from stream_engine.decision.ready import Evidence, ReadyDistribution
-from stream_engine.model.forward.runner import Logits
+from stream_engine.model.forward.distribution import Distribution
 
 READS = 20_000
 LEASE_S = 3600.0
@@ -34,7 +34,7 @@ class FastPath:
 
 
 def measure_fast_path(
-    logits: Logits, position: int, reads: int = READS, clock: Callable[[], float] = time.perf_counter
+    logits: Distribution, position: int, reads: int = READS, clock: Callable[[], float] = time.perf_counter
 ) -> FastPath:
     """Put the ready distribution at `position` on a board of its own and answer from it `reads` times, timed by
     `clock` (seconds).
@@ -45,15 +45,7 @@ def measure_fast_path(
     answers = {logits.top1: FastAnswer(CLASS, "up")}
     gate = Gate({CLASS: ClassGate(-1.0)}, answers, 0.0)
     meta = BoardMeta(("market.bars",), "random", "", "", 1, dict(gate.classes), answers, CLASS, gate.noise)
-    ready = ReadyDistribution(
-        position,
-        logits.top1,
-        logits.top2,
-        logits.gap,
-        logits.top1_logit,
-        logits.log_partition,
-        logits.fast_set_mass,
-    )
+    ready = ReadyDistribution.at(position, logits)
     seconds = np.empty(reads)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "board"

@@ -18,7 +18,7 @@ from loadgen.gpu.results import Measured, Noise, Prefill, Spread
 from stream_engine.model.backbones.backbone import Backbone
 from stream_engine.model.backbones.model_runner import ModelRunner
 from stream_engine.model.backbones.summary import summarise
-from stream_engine.model.forward.runner import Logits
+from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.forward.step import Branch, Segment
 
 WARM_UPS = 3
@@ -107,7 +107,7 @@ class Workbench:
         length = self.sizes.context if resident is None else resident
         return Segment(0, length, append, (Branch(tokens, length + len(append)),))
 
-    def resume(self, entry: tuple[int, ...], delta: int, live_end: int) -> Logits:
+    def resume(self, entry: tuple[int, ...], delta: int, live_end: int) -> Distribution:
         """A fall-through as the planner makes it: the cells at the live end that are reused are copied behind
         them, and the last `delta` tokens of the entry run."""
         reused, cell = len(entry) - delta, live_end + len(entry)
@@ -115,7 +115,7 @@ class Workbench:
         branch = Branch(entry[reused:], cell + reused, reused, cell if reused else 0)
         return self.runner.run([Segment(0, live_end, branches=(branch,))])[0].branches[0]
 
-    def preposition(self) -> Logits:
+    def preposition(self) -> Distribution:
         """Algorithm 1: the entry alone, behind the context."""
         return self.runner.run([self.branch(self.entry)])[0].branches[0]
 

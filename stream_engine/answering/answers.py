@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stream_engine.decision.freshness import age_of
-from stream_engine.decision.gate import GateDecision
+from stream_engine.decision.judge import state_word
 from stream_engine.decision.ready import ReadyDistribution
 from stream_engine.messages import Answer, AnswerChanged, NotEvaluated, PathTaken, Query, StandingQuery
 from stream_engine.model.render.rendering import Builder
+from stream_engine.session.evidence import evidence_of
 from stream_engine.session.session import Session
 from stream_engine.util.timestamps import event_time
 
 OTHER = "other"
 """Class of an answer that is no word of the question's class."""
-INCOMPLETE = "INCOMPLETE"
-"""State of an answer whose window may have a hole, because records had aged out of the log."""
 
 
 def word_of(builder: Builder, tokens: Sequence[int], class_name: str | None) -> tuple[str, str]:
@@ -44,7 +43,6 @@ def build_answer(
     path: PathTaken,
     tokens: Sequence[int],
     class_name: str | None,
-    gate: GateDecision | None,
     confidence: float | None = None,
     entry_tokens: int,
     reused_tokens: int,
@@ -52,8 +50,8 @@ def build_answer(
     latency_us: int,
     routed_by: str = "none",
 ) -> Answer:
-    """``tokens`` are the answer's own; ``gate`` is None on the full path. ``confidence`` is the calibrated
-    probability of agreeing with the full path, None where that was not calibrated."""
+    """A full path's answer. ``tokens`` are its own. ``confidence`` is the calibrated probability of agreeing with
+    the full path, None where that was not calibrated."""
     answer, answered_class = word_of(session.builder, tokens, class_name)
     source = session.source
     return Answer(
@@ -62,9 +60,9 @@ def build_answer(
         answer=answer,
         class_=answered_class,
         path=path,
-        gate=gate.fires if gate else None,
+        gate=None,
         gap=ready.gap,
-        tau=gate.tau if gate else None,
+        tau=None,
         confidence=confidence,
         fast_set_mass=ready.fast_set_mass,
         session_version=session.version,
@@ -76,7 +74,7 @@ def build_answer(
         latency_us=latency_us,
         window_bars=session.builder.profile.window_bars,
         bars=session.window,
-        state=INCOMPLETE if session.incomplete else session.answer_state.value,
+        state=state_word(evidence_of(session, 0)),
         entry_tokens=entry_tokens,
         reused_tokens=reused_tokens,
         model=session.builder.profile.name,

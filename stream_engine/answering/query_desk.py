@@ -9,15 +9,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from stream_engine.answering.answers import build_answer, is_complete
+from stream_engine.answering.local_board import LocalBoard, LocalReading
 from stream_engine.answering.promotion import PromotedQuestions
-from stream_engine.decision.entry import GENERIC_KEY
 from stream_engine.decision.freshness import age_of, unmet_bound
-from stream_engine.decision.gate import Gate, GateDecision, GateReason
-from stream_engine.decision.ready import ReadyDistribution, StateFlag
+from stream_engine.decision.gate import Gate
+from stream_engine.decision.judge import Served, fast_answer, judge
+from stream_engine.decision.reading import Policy
+from stream_engine.decision.ready import ReadyDistribution
+from stream_engine.decision.route import Route
 from stream_engine.messages import Answer, ErrorReply, Query
-from stream_engine.model.forward.runner import Logits
+from stream_engine.model.forward.distribution import Distribution
+from stream_engine.model.profile import Profile
 from stream_engine.model.render.rendering import Builder
-from stream_engine.questions.router import EXACT, Router
+from stream_engine.questions.router import Router
 from stream_engine.session.session import ResidentBranch, Session, SessionState
 from stream_engine.state.partitions import PartitionTable
 from stream_engine.state.publication import Publication
@@ -62,11 +66,10 @@ class QueryDesk:
     ) -> None:
         self._builder = builder
         self._router = router
-        self._gate = gate
+        self._board = LocalBoard(sessions, partitions, publication, _policy(builder.profile, gate))
         self._sessions = sessions
         self._scheduler = scheduler
         self._partitions = partitions
-        self._publication = publication
         self._promoted = promoted
         self._counters = counters
         self._sampled = sampled
@@ -80,7 +83,7 @@ class QueryDesk:
 
     def use_gate(self, gate: Gate) -> None:
         """Risk control has moved it."""
-        self._gate = gate
+        self._board.policy = _policy(self._builder.profile, gate)
 
     def ask(self, query: Query, reply: QueryReply) -> None:
         """Answer now, after a step, or once the query's bounds are met (at most ``wait_ms`` from now)."""
@@ -101,7 +104,7 @@ class QueryDesk:
             else:
                 self._try(asked)
 
-    def advance(self, work: QueryWork, session: Session, logits: Logits) -> None:
+    def advance(self, work: QueryWork, session: Session, logits: Distribution) -> None:
         """One more token of an answer has been decoded; the reply, once it is complete."""
         work.computed = len(work.entry) + len(work.generated)
         work.generated.append(logits.top1)
@@ -109,12 +112,12 @@ class QueryDesk:
             work.first = logits
             assert work.cell is not None
             session.branches.append(ResidentBranch(work.entry, work.cell))
-            ready = ready_distribution(logits, len(session.tokens) + len(work.entry))
+            ready = ReadyDistribution.at(len(session.tokens) + len(work.entry), logits)
             self._promoted.decoded(session, work.query.question, ready)
         if not is_complete(self._builder, work.generated, work.class_name):
             return
         self._scheduler.queries.remove(work)
-        ready = ready_distribution(work.first, len(session.tokens) + len(work.entry))
+        ready = ReadyDistribution.at(len(session.tokens) + len(work.entry), work.first)
         answer = build_answer(
             work.query,
             session,
@@ -122,8 +125,7 @@ class QueryDesk:
             path="fallthrough" if work.reused else "cold",
             tokens=work.generated,
             class_name=work.class_name,
-            gate=None,
-            confidence=self._gate.certain,
+            confidence=self._board.policy.gate.certain,
             entry_tokens=len(work.entry),
             reused_tokens=work.reused,
             now_ms=_now_ms(),
@@ -148,9 +150,10 @@ class QueryDesk:
         work.reply(error)
 
     def _try(self, asked: _Asked) -> None:
-        refusal = self._refusal(asked.query)
+        now_ms = _now_ms()
+        refusal = self._refusal(asked.query, now_ms)
         if refusal is None:
-            self._answer(asked)
+            self._answer(asked, now_ms)
         elif refusal.status == 422 or time.monotonic() >= asked.deadline:
             self._counters["queries_refused_total"] += 1
             asked.reply(refusal)
@@ -172,7 +175,7 @@ class QueryDesk:
         message = "the query waited for too long: ask again"
         reply(ErrorReply(503, "overloaded", message, retry_after_s=RETRY_AFTER_S))
 
-    def _refusal(self, query: Query) -> ErrorReply | None:
+    def _refusal(self, query: Query, now_ms: int) -> ErrorReply | None:
         """Why the query cannot be answered on the present state; None when it can."""
         route = self._router.route(query.question, query.session)
         if route.question_class is None and not self._router.answers_anything:
@@ -196,33 +199,20 @@ class QueryDesk:
             query,
             version=session.version,
             applied=self._partitions.applied(bound.partition, topic or None) if bound else None,
-            age_ms=age_of(session.timestamp_ms, _now_ms()),
+            age_ms=age_of(session.timestamp_ms, now_ms),
         )
         return ErrorReply(409, "freshness_not_met", unmet) if unmet else None
 
-    def _answer(self, asked: _Asked) -> None:
+    def _answer(self, asked: _Asked, now_ms: int) -> None:
         query = asked.query
         session = self._sessions[query.session]
         route = self._router.route(query.question, query.session)
-        class_name = route.question_class.name if route.question_class else None
         if query.path != "full":
-            exact = session.ready.get(route.key)
-            ready = exact or (session.ready.get(GENERIC_KEY) if route.generic else None)
-            if ready is not None:
-                self._publication.consumed(session, route.key if exact else GENERIC_KEY)
-                decision = self._gate.decide(ready, class_name, exact=exact is not None, flags=_flags(session))
-                # A caller may waive the gap, but neither an answer without a word nor a window that is too short.
-                servable = decision.word is not None and decision.reason is not GateReason.WARMING_UP
-                if decision.fires or (query.path == "fast" and servable):
-                    if exact is not None:
-                        self._promoted.asked(session, query.question, class_name)
-                    self._counters["answers_fast_total"] += 1
-                    routed_by = EXACT if exact is not None else route.by.value
-                    asked.reply(self._fast_answer(asked, session, ready, class_name, decision, routed_by))
-                    if decision.fires and exact is None and class_name is not None:
-                        self._sampled(session, query.question, class_name, ready)
-                    return
-            if self._promoted.asked(session, query.question, class_name):
+            verdict = judge(query, route, (self._board,), now_ms)
+            if verdict.served is not None:
+                self._serve(asked, route, verdict.served, now_ms)
+                return
+            if self._promoted.asked(session, query.question, route.class_name):
                 self._scheduler.add(Lane.LONE, session.id)
             if query.path == "fast":
                 self._counters["queries_refused_total"] += 1
@@ -231,45 +221,18 @@ class QueryDesk:
                 return
         if self._has_room(asked):
             entry = self._builder.query_entry(query.question)
-            self._scheduler.add_query(QueryWork(query, asked.reply, asked.since, entry, class_name, asked.expires))
+            work = QueryWork(query, asked.reply, asked.since, entry, route.class_name, asked.expires)
+            self._scheduler.add_query(work)
 
-    def _fast_answer(
-        self,
-        asked: _Asked,
-        session: Session,
-        ready: ReadyDistribution,
-        class_name: str | None,
-        decision: GateDecision,
-        routed_by: str,
-    ) -> Answer:
-        return build_answer(
-            asked.query,
-            session,
-            ready,
-            path="fast",
-            tokens=[ready.top1],
-            class_name=class_name,
-            gate=decision,
-            confidence=decision.confidence,
-            entry_tokens=0,  # no entry was run for this answer
-            reused_tokens=0,
-            now_ms=_now_ms(),
-            latency_us=int((time.monotonic() - asked.since) * 1e6),
-            routed_by=routed_by,
-        )
-
-
-def ready_distribution(logits: Logits, position: int) -> ReadyDistribution:
-    """The distribution at decision point ``position`` (Eq. 1)."""
-    return ReadyDistribution(
-        position,
-        logits.top1,
-        logits.top2,
-        logits.gap,
-        logits.top1_logit,
-        logits.log_partition,
-        logits.fast_set_mass,
-    )
+    def _serve(self, asked: _Asked, route: Route, served: Served[LocalReading], now_ms: int) -> None:
+        query, session = asked.query, served.reading.session
+        if served.exact:
+            self._promoted.asked(session, query.question, route.class_name)
+        self._counters["answers_fast_total"] += 1
+        latency_us = int((time.monotonic() - asked.since) * 1e6)
+        asked.reply(fast_answer(Answer, query, served, now_ms, latency_us))
+        if served.decision.fires and not served.exact and route.class_name is not None:
+            self._sampled(session, query.question, route.class_name, served.reading.ready)
 
 
 def unsupported(router: Router) -> ErrorReply:
@@ -290,8 +253,8 @@ def not_found(session_id: str) -> ErrorReply:
     return ErrorReply(404, "not_found_error", message)
 
 
-def _flags(session: Session) -> StateFlag:
-    return StateFlag.WARMING_UP if session.answer_state is SessionState.WARMING_UP else StateFlag.NONE
+def _policy(profile: Profile, gate: Gate) -> Policy:
+    return Policy(gate, profile.name, profile.digest(), profile.window_bars)
 
 
 def _now_ms() -> int:

@@ -23,7 +23,7 @@ from stream_engine.answering.answers import is_complete, word_of
 from stream_engine.decision.gate import ClassGate
 from stream_engine.decision.ready import ReadyDistribution
 from stream_engine.messages import CalibrationReport, Check, RiskChanged
-from stream_engine.model.forward.runner import Logits
+from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.render.rendering import Builder
 from stream_engine.risk.checked_points import Point
 from stream_engine.risk.monitor import RiskMonitor, WatchedClass
@@ -121,7 +121,7 @@ class VerificationDesk:
             self._scheduler.checks.popleft()
             self._drop(reason)
 
-    def finish(self, work: CheckWork, logits: Logits) -> None:
+    def finish(self, work: CheckWork, logits: Distribution) -> None:
         """One more token of the full path's answer is here. It goes on as a query's does ("The trend is up"), a
         step a token; once it is complete the answers are compared: "other" is another one."""
         self._scheduler.checks.remove(work)

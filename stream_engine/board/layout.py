@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from enum import Enum
 from hashlib import blake2b
 
 import msgspec
@@ -66,23 +65,6 @@ BANK_BYTES = SEQUENCE_BYTES + PAYLOAD.size + CHECKSUM.size
 
 class BoardError(ValueError):
     """The board cannot be created or used as asked; the message says what to change."""
-
-
-class Miss(Enum):
-    """Why a read found no slot that may be served."""
-
-    NO_BOARD = "no_board"
-    LAYOUT = "layout"
-    """The file is not a board of this layout version."""
-    LEASE = "lease"
-    """The engine's heartbeat is older than the lease, or the board was closed."""
-    ABSENT = "absent"
-    FULL = "full"
-    """Absent, and the board has no room: a larger board would have kept it."""
-    INVALID = "invalid"
-    """The session has moved on since the slot was written."""
-    TORN = "torn"
-    """The slot was being written at each of the three tries."""
 
 
 class BoardMeta(msgspec.Struct, frozen=True):

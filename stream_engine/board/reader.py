@@ -13,7 +13,9 @@ from zlib import crc32
 import msgspec
 
 from stream_engine.board import layout
-from stream_engine.board.layout import BoardError, BoardMeta, Geometry, Miss
+from stream_engine.board.layout import BoardError, BoardMeta, Geometry
+from stream_engine.decision.gate import Gate
+from stream_engine.decision.reading import Miss, Policy, Reading
 from stream_engine.decision.ready import Evidence, ReadyDistribution, StateFlag
 
 TRIES = 3
@@ -25,16 +27,13 @@ _META_DECODER = msgspec.json.Decoder(BoardMeta)
 
 
 @dataclass(frozen=True, slots=True)
-class ReadySlot:
-    """A decision point read while valid. ``cell``, ``generation`` and ``boot_id`` say what was read, for
-    ``consume``; ``token_hash`` is 64 bits of a hash of the token sequence up to the decision point."""
+class ReadySlot(Reading):
+    """A decision point of the board. ``cell``, ``generation`` and ``boot_id`` say what was read, for ``consume``;
+    ``token_hash`` is 64 bits of a hash of the token sequence up to the decision point."""
 
-    ready: ReadyDistribution
-    evidence: Evidence
     token_hash: int
     ready_time_ms: int
     session_epoch: int
-    generation: int
     cell: int
     boot_id: bytes
 
@@ -88,6 +87,7 @@ class BoardReader:
         self._problem = Miss.NO_BOARD
         self._recheck_at = 0
         self._partition_rows: dict[int, int] = {}
+        self._served: tuple[BoardMeta, Policy] | None = None
 
     @classmethod
     def open(cls, path: Path, worker: int, *, clock: Callable[[], int] = time.monotonic_ns) -> BoardReader:
@@ -154,14 +154,14 @@ class BoardReader:
                     continue  # flipped meanwhile: the new state may be ready in the other bank
                 return Miss.INVALID
             return ReadySlot(
-                ReadyDistribution(position, top1, top2, gap, top1_logit, log_partition, mass),
+                ReadyDistribution(top1, top2, gap, top1_logit, log_partition, mass, position),
                 Evidence(
                     version, topic_index, partition, offset, event_time_us, record_time_ms, bars, _FLAGS[flags]
                 ),
+                generation,
                 token_hash,
                 ready_time_ms,
                 stored_epoch,
-                generation,
                 slot * 2 + bank,
                 mapping.boot_id,
             )
@@ -214,6 +214,24 @@ class BoardReader:
                 mapping.meta_version = version
                 break
         return mapping.meta
+
+    @property
+    def policy(self) -> Policy | None:
+        """META as a policy, made anew only when META changes (tau is raised, a class is closed)."""
+        meta = self.meta
+        if meta is None:
+            return None
+        if self._served is None or self._served[0] is not meta:
+            gate = Gate(meta.classes, meta.answers, meta.noise, meta.calibration_digest, meta.confidence)
+            self._served = meta, Policy(gate, meta.model, meta.profile_digest, meta.window_bars)
+        return self._served[1]
+
+    def topic(self, index: int) -> str | None:
+        """The topic that an evidence's ``topic_index`` stands for; None for a pushed session."""
+        mapping = self._mapping
+        if index < 0 or mapping is None or mapping.meta is None:
+            return None
+        return mapping.meta.topics[index]
 
     @property
     def boot_id(self) -> bytes | None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_engine.model.forward.runner import Logits, Runner
+from stream_engine.model.forward.distribution import Distribution
+from stream_engine.model.forward.runner import Runner
 from stream_engine.model.forward.step import Branch, Segment
 from stream_engine.model.frame import BarArrays, RegionFrame
 from stream_engine.model.render.rendering import Builder
@@ -32,7 +33,7 @@ def measured_noise(runner: Runner, builder: Builder, precision: float) -> float:
     return MARGIN * worst
 
 
-def _ways(runner: Runner, builder: Builder, tokens: tuple[int, ...]) -> list[Logits]:
+def _ways(runner: Runner, builder: Builder, tokens: tuple[int, ...]) -> list[Distribution]:
     """The header's distribution: in one step with all tokens, fused with the last bar, alone, and resumed."""
     entry, size, last = builder.generic_entry, len(tokens), builder.tokens_per_bar
     branch = Branch(entry, size)

@@ -5,9 +5,10 @@ Shared by the engine (which makes it), the board (which carries it between proce
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import IntFlag
+
+from stream_engine.model.forward.distribution import Distribution
 
 
 class StateFlag(IntFlag):
@@ -21,26 +22,22 @@ class StateFlag(IntFlag):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadyDistribution:
-    """The next-token distribution at decision point ``position`` (Eq. 1), reduced to what serving needs.
-
-    ``top1`` and ``top2`` are token ids; ``gap`` is the difference of their logits (Eq. 11);
-    ``top1_logit`` and ``log_partition`` (the log of the summed exponentials of all logits) are in nats;
-    ``fast_set_mass`` is the probability of the whole fast-answer set, 0 to 1.
-    """
+class ReadyDistribution(Distribution):
+    """The next-token distribution at decision point ``position`` (Eq. 1), reduced to what serving needs."""
 
     position: int
-    top1: int
-    top2: int
-    gap: float
-    top1_logit: float
-    log_partition: float
-    fast_set_mass: float
 
-    @property
-    def confidence(self) -> float:
-        """Probability of ``top1``, 0 to 1."""
-        return math.exp(min(0.0, self.top1_logit - self.log_partition))
+    @classmethod
+    def at(cls, position: int, distribution: Distribution) -> ReadyDistribution:
+        return cls(
+            distribution.top1,
+            distribution.top2,
+            distribution.gap,
+            distribution.top1_logit,
+            distribution.log_partition,
+            distribution.fast_set_mass,
+            position,
+        )
 
 
 @dataclass(frozen=True, slots=True)

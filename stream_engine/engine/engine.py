@@ -19,7 +19,6 @@ from stream_engine.answering.query_desk import (
     QueryDesk,
     not_found,
     question_too_long,
-    ready_distribution,
     unsupported,
 )
 from stream_engine.answering.verification import VerificationDesk
@@ -31,6 +30,7 @@ from stream_engine.decision.entry import (
     generic_entry,
 )
 from stream_engine.decision.gate import ClassGate, Gate
+from stream_engine.decision.ready import ReadyDistribution
 from stream_engine.engine.agentic import Turns
 from stream_engine.engine.integrity import check_integrity
 from stream_engine.engine.planner import PlannedSession, Planner
@@ -357,7 +357,7 @@ class Engine:
     def _decoded(self, one: PlannedSession, result: SegmentResult) -> None:
         for entry, logits in zip(one.riders, result.branches, strict=False):
             position = len(one.session.tokens) + len(entry.tokens)
-            one.session.ready[entry.key] = ready_distribution(logits, position)
+            one.session.ready[entry.key] = ReadyDistribution.at(position, logits)
             one.session.owed.discard(entry.key)
         self.counters["prepositions_total"] += len(one.riders)
 

@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
 from functools import lru_cache
 
 from stream_engine.decision.entry import entry_key
+from stream_engine.decision.route import Route, RoutedBy
 from stream_engine.model.profile import AnswerClass, Profile, normalise_question
 from stream_engine.questions.classifier import packaged
 from stream_engine.questions.core import core
 
 REMEMBERED = 4096
 """Questions whose route is kept: people and programs ask the same ones again."""
-
-
-class RoutedBy(Enum):
-    """How a question came to its class, or to none."""
-
-    LISTED = "listed"
-    """A wording that the model was made with."""
-    CLASSIFIER = "classifier"
-    NONE = "none"
-
-
-EXACT = "exact"
-"""In answers, in place of these: from the text's own distribution, that of a standing query or a promoted one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """``key`` is the exact question, the board key of a standing query or of a promoted one; ``question_class`` is
-    None where no class of the model answers such a question."""
-
-    key: str
-    question_class: AnswerClass | None
-    by: RoutedBy = RoutedBy.NONE
-
-    @property
-    def generic(self) -> bool:
-        """The generic header's distribution answers it, subject to the gate."""
-        return self.question_class is not None and self.question_class.generic
 
 
 class Router:

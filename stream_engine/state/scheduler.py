@@ -17,7 +17,7 @@ from enum import Enum
 
 from stream_engine.decision.entry import Entry
 from stream_engine.messages import Answer, Check, ErrorReply, Query, Record
-from stream_engine.model.forward.runner import Logits
+from stream_engine.model.forward.distribution import Distribution
 from stream_engine.state.partitions import OpenBatch
 
 QueryReply = Callable[[Answer | ErrorReply], None]
@@ -39,7 +39,7 @@ class QueryWork:
     cell: int | None = None
     computed: int = 0
     reused: int = 0
-    first: Logits | None = None
+    first: Distribution | None = None
 
 
 @dataclass(slots=True)

@@ -24,7 +24,8 @@ from stream_engine.config import BoardSettings, Config, KafkaSettings, RiskSetti
 from stream_engine.engine.engine import Engine
 from stream_engine.messages import Assign, Bar, Batch, ConsumerHello, Event, Record
 from stream_engine.messages.transport import EngineLink
-from stream_engine.model.forward.runner import Logits, SegmentResult
+from stream_engine.model.forward.distribution import Distribution
+from stream_engine.model.forward.runner import SegmentResult
 from stream_engine.model.forward.step import Segment
 from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.render.builder import TokenBuilder
@@ -49,7 +50,7 @@ class Planted:
         return [
             SegmentResult(
                 tuple(
-                    Logits(
+                    Distribution(
                         self._tokens["up" if branch.tokens == self._header else "down"], 0, 40.0, 40.0, 41.0, 0.9
                     )
                     for branch in segment.branches

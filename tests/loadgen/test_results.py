@@ -14,9 +14,9 @@ from loadgen.counters import Counters
 from loadgen.results import Answered, PathTimes, Phase, Times, summarise
 from loadgen.runner import Load, Outcome
 from query_api.fast_path import Outcome as Outcomes
-from stream_engine.board.layout import Miss
 from stream_engine.config import KafkaSettings
 from stream_engine.decision.gate import GateReason
+from stream_engine.decision.reading import Miss
 from stream_engine.util.intervals import wilson
 
 METRICS = """\

@@ -168,7 +168,7 @@ class Board:
         now_ms = int(time.time() * 1000)
         record = SlotRecord(
             entry_key=key,
-            ready=ReadyDistribution(200, top1, DOWN, gap, gap, gap, 0.875),
+            ready=ReadyDistribution(top1, DOWN, gap, gap, gap, 0.875, 200),
             evidence=Evidence(version, 0, 1, version - 1, event_time_us, now_ms - age_ms, 32, flags),
             token_hash=version,
             ready_time_ms=now_ms,

@@ -10,8 +10,8 @@ import pytest
 
 from query_api.fast_path import MAX_CHECKS, FastPath
 from query_api.metrics import ApiMetrics
-from query_api.questions import Route
 from stream_engine.decision.entry import entry_key
+from stream_engine.decision.route import Route
 from stream_engine.messages import (
     CalibrationFacts,
     CalibrationReport,
@@ -22,6 +22,7 @@ from stream_engine.messages import (
     Snapshot,
     StatusRequest,
 )
+from stream_engine.model.profile import EMBEDDED, Profile
 
 from .conftest import TREND, UP, Board, Service, changed, status
 from .test_event_stream import serve_snapshots, stream
@@ -56,7 +57,7 @@ def board(folder: Path) -> Board:
     return Board(folder / "board")
 
 
-GENERIC = Route(entry_key(TREND), "trend", True)
+GENERIC = Route(entry_key(TREND), Profile.load(EMBEDDED).generic_class)
 
 
 def test_a_gated_answer_is_picked_with_all_that_a_check_needs(

@@ -10,12 +10,12 @@ from consumers.wire.reasons import DeadLetter, RawRecord
 from consumers.wire.records import parse_items, parse_records
 from consumers.wire.trades import TRADES
 from consumers.writers.answers import AnswerRecord
-from stream_engine.board.layout import Miss
 from stream_engine.board.reader import BoardReader, ReadySlot
 from stream_engine.cli.demo.service import PrivateService
 from stream_engine.client.options import Options
 from stream_engine.config import BoardSettings, Config, ConfigError, EngineSettings, RiskSettings
 from stream_engine.decision.calibration import Calibration
+from stream_engine.decision.reading import Miss
 from stream_engine.messages import Record, Window
 from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.render.builder import TokenBuilder

@@ -15,7 +15,8 @@ from stream_engine.config import EngineSettings, RiskSettings
 from stream_engine.decision.gate import ClassGate, FastAnswer, Gate
 from stream_engine.engine.engine import UNWATCHED, Engine
 from stream_engine.messages import Ack, Answer, Assign, Bar, Batch, ErrorReply, Event, Query, Record, Restore
-from stream_engine.model.forward.runner import Logits, SegmentResult
+from stream_engine.model.forward.distribution import Distribution
+from stream_engine.model.forward.runner import SegmentResult
 from stream_engine.model.forward.step import Segment, lay_out
 from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.render.builder import TokenBuilder
@@ -38,11 +39,11 @@ class FakeRunner:
         self.steps: list[tuple[Segment, ...]] = []
         self.copied = 0
 
-    def predict(self, path: Sequence[int]) -> Logits:
+    def predict(self, path: Sequence[int]) -> Distribution:
         digest = hashlib.blake2b(repr(list(path)).encode(), digest_size=8).digest()
         number = int.from_bytes(digest, "little")
         top1 = self.answers[number % len(self.answers)]
-        return Logits(top1, 0, (number >> 8) % 1000 / 100, 5.0, 6.0, 0.9)
+        return Distribution(top1, 0, (number >> 8) % 1000 / 100, 5.0, 6.0, 0.9)
 
     def run(self, segments: Sequence[Segment]) -> list[SegmentResult]:
         lay_out(segments)  # the real layout's own checks: collisions, overlaps
@@ -108,7 +109,7 @@ class Bench:
             windows.append(session.window_message())
         self.engine.ingest.restore(Restore(TOPIC, 0, generation, tuple(windows)))
 
-    def expected(self, session: str, question: str | None = None) -> Logits:
+    def expected(self, session: str, question: str | None = None) -> Distribution:
         """The model's own answer on the token log, from scratch."""
         entry = self.builder.generic_entry if question is None else self.builder.query_entry(question)
         return self.runner.predict([*self.engine.sessions[session].tokens, *entry])
@@ -255,9 +256,9 @@ def planted(fed: Callable[..., Any], make_record: Callable[..., Record]) -> Call
         bench = fed(bars=bars - 1, **options)
         entries = [bench.builder.query_entry(question) for question in (TREND, OTHER_WORDING)]
 
-        def predict(path: Sequence[int]) -> Logits:
+        def predict(path: Sequence[int]) -> Distribution:
             asked = any(tuple(path[-len(entry) :]) == entry for entry in entries)
-            return Logits(word_token(bench, full if asked else header), 0, 5.0, 5.0, 6.0, 0.9)
+            return Distribution(word_token(bench, full if asked else header), 0, 5.0, 5.0, 6.0, 0.9)
 
         bench.runner.predict = predict
         bench.feed([make_record("AAPL", bars - 1)], bars - 2)

@@ -8,7 +8,7 @@ import msgspec
 
 from stream_engine.config import RiskSettings
 from stream_engine.messages import Check
-from stream_engine.model.forward.runner import Logits
+from stream_engine.model.forward.distribution import Distribution
 from stream_engine.state.publication import token_hash
 
 TREND = "What is the trend?"
@@ -33,13 +33,13 @@ def check_of(bench: Any, session: str = "AAPL", **changes: Any) -> Check:
     return msgspec.structs.replace(check, **changes)
 
 
-def judged(bench: Any) -> list[Logits]:
+def judged(bench: Any) -> list[Distribution]:
     """The distributions that checks were judged by, from now on."""
-    seen: list[Logits] = []
+    seen: list[Distribution] = []
     desk = bench.engine.verification
     finish = desk.finish
 
-    def watching(work: Any, logits: Logits) -> None:
+    def watching(work: Any, logits: Distribution) -> None:
         seen.append(logits)
         finish(work, logits)
 

@@ -31,7 +31,8 @@ from stream_engine.messages import (
     ToEngine,
 )
 from stream_engine.messages.transport import EngineLink
-from stream_engine.model.forward.runner import Logits, SegmentResult
+from stream_engine.model.forward.distribution import Distribution
+from stream_engine.model.forward.runner import SegmentResult
 from stream_engine.model.forward.step import Segment
 from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.render.builder import TokenBuilder
@@ -68,9 +69,9 @@ class HashRunner:
             results.append(SegmentResult(tuple(logits)))
         return results
 
-    def predict(self, path: list[int]) -> Logits:
+    def predict(self, path: list[int]) -> Distribution:
         number = hashlib.blake2b(repr(path).encode(), digest_size=4).digest()[0]
-        return Logits(self.words[number % len(self.words)], 0, 1.0 + number / 10, 5.0, 6.0, 0.9)
+        return Distribution(self.words[number % len(self.words)], 0, 1.0 + number / 10, 5.0, 6.0, 0.9)
 
     def copy(self, source: int, target: int, count: int) -> None:
         self.cells[target : target + count] = self.cells[source : source + count]

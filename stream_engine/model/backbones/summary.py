@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import torch
 
-from stream_engine.model.forward.runner import Logits
+from stream_engine.model.forward.distribution import Distribution
 
 
-def summarise(logits: torch.Tensor, answer_ids: Sequence[int]) -> list[Logits]:
+def summarise(logits: torch.Tensor, answer_ids: Sequence[int]) -> list[Distribution]:
     """Summaries of `[n, vocab]` logits for a fast-answer set of token ids; one transfer from the device in all."""
     if logits.shape[0] == 0:
         return []
@@ -23,4 +23,4 @@ def summarise(logits: torch.Tensor, answer_ids: Sequence[int]) -> list[Logits]:
         # float64 holds any id and any float32 exactly, so all columns travel together.
         columns = (top.indices, gap, top.values[:, :1], partition, mass)
         table = torch.cat([column.double() for column in columns], dim=-1).tolist()
-    return [Logits(int(top1), int(top2), *rest) for top1, top2, *rest in table]
+    return [Distribution(int(top1), int(top2), *rest) for top1, top2, *rest in table]

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from stream_engine.cli import main as cli
 from stream_engine.config import EngineSettings
-from stream_engine.model.forward.runner import Logits, SegmentResult
+from stream_engine.model.forward.distribution import Distribution
+from stream_engine.model.forward.runner import SegmentResult
 from stream_engine.model.forward.step import Segment, lay_out
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.process import build as assemble
@@ -51,11 +52,11 @@ class HashRunner:
         self._cells[target : target + count] = self._cells[source : source + count]
 
 
-def predict(builder: TokenBuilder, path: Sequence[int]) -> Logits:
+def predict(builder: TokenBuilder, path: Sequence[int]) -> Distribution:
     """Top-1 is one of the trend's words, the gap 0.00 to 9.99."""
     number = int.from_bytes(hashlib.blake2b(repr(list(path)).encode(), digest_size=8).digest(), "little")
     words = sorted(token for token, (kind, _) in builder.answers.items() if kind == "trend")
-    return Logits(words[number % len(words)], 0, (number >> 8) % 1000 / 100, 5.0, 6.0, 0.9)
+    return Distribution(words[number % len(words)], 0, (number >> 8) % 1000 / 100, 5.0, 6.0, 0.9)
 
 
 def _load_runner(settings: EngineSettings, builder: TokenBuilder, shape: BudgetShape) -> HashRunner:

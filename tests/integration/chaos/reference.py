@@ -11,7 +11,8 @@ from consumers.wire.records import parse_records
 from stream_engine.config import EngineSettings
 from stream_engine.engine.engine import Engine
 from stream_engine.messages import Assign, Batch
-from stream_engine.model.forward.runner import Logits, SegmentResult
+from stream_engine.model.forward.distribution import Distribution
+from stream_engine.model.forward.runner import SegmentResult
 from stream_engine.model.forward.step import Segment
 from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.render.builder import TokenBuilder
@@ -25,7 +26,7 @@ class _NoModel:
     """Token logs do not depend on what a model says."""
 
     def run(self, segments: Sequence[Segment]) -> list[SegmentResult]:
-        word = Logits(1, 0, 5.0, 5.0, 6.0, 0.9)
+        word = Distribution(1, 0, 5.0, 5.0, 6.0, 0.9)
         return [SegmentResult((word,) * len(segment.branches)) for segment in segments]
 
     def copy(self, source: int, target: int, count: int) -> None:

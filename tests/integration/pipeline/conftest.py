@@ -19,7 +19,8 @@ from stream_engine.config import Config, EngineSettings, KafkaSettings, Transpor
 from stream_engine.engine.engine import Engine
 from stream_engine.messages import Event, RecordCounts, Status, StatusRequest
 from stream_engine.messages.transport import EngineLink
-from stream_engine.model.forward.runner import Logits, SegmentResult
+from stream_engine.model.forward.distribution import Distribution
+from stream_engine.model.forward.runner import SegmentResult
 from stream_engine.model.forward.step import Segment
 from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.render.builder import TokenBuilder
@@ -34,7 +35,7 @@ class OneWordRunner:
     """Always the same answer: what counts here is which tokens there are."""
 
     def __init__(self, builder: TokenBuilder) -> None:
-        self._answer = SegmentResult((Logits(min(builder.answers), 0, 5.0, 5.0, 6.0, 0.9),))
+        self._answer = SegmentResult((Distribution(min(builder.answers), 0, 5.0, 5.0, 6.0, 0.9),))
 
     def run(self, segments: Sequence[Segment]) -> list[SegmentResult]:
         return [SegmentResult(self._answer.branches * len(segment.branches)) for segment in segments]

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from loadgen.gpu import run as gpu_run
 from loadgen.gpu.command import main
 from loadgen.gpu.steps import Workbench
-from stream_engine.model.forward.runner import Logits
+from stream_engine.model.forward.distribution import Distribution
 from stream_engine.util.energy import Unavailable
 
 TINY = ("--device", "cpu", "--shape", "tiny", "--context", "48", "--repeats", "2")
@@ -94,7 +94,7 @@ def test_energy_is_of_the_device_that_the_run_is_on(tmp_path: Path, monkeypatch:
         asked.append(device)
         return meter
 
-    def counted(bench: Workbench) -> Logits:
+    def counted(bench: Workbench) -> Distribution:
         entries.append(meter.looks)
         return preposition(bench)
 

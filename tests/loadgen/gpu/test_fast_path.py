@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from loadgen.gpu.fast_path import measure_fast_path
-from stream_engine.board.layout import Miss
 from stream_engine.board.reader import BoardReader
 from stream_engine.decision.gate import Gate
-from stream_engine.model.forward.runner import Logits
+from stream_engine.decision.reading import Miss
+from stream_engine.model.forward.distribution import Distribution
 
-LOGITS = Logits(3, 5, 0.25, 1.0, 4.0, 0.1)
+LOGITS = Distribution(3, 5, 0.25, 1.0, 4.0, 0.1)
 READ_S, DECIDE_S = 3e-6, 1e-6
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from stream_engine.answering.answers import OTHER, build_answer, build_evaluation, word_of
 from stream_engine.decision.freshness import CLOCK_SKEW_MS, age_of
-from stream_engine.decision.gate import GateDecision, GateReason
 from stream_engine.decision.ready import ReadyDistribution, StateFlag
 from stream_engine.messages import Query, Record, StandingQuery
 from stream_engine.model.render.builder import TokenBuilder
@@ -27,7 +26,7 @@ def session(builder: TokenBuilder, make_record: Callable[..., Record]) -> Sessio
 
 
 def ready(top1: int) -> ReadyDistribution:
-    return ReadyDistribution(99, top1, 0, 2.5, 5.0, 6.0, 0.9)
+    return ReadyDistribution(top1, 0, 2.5, 5.0, 6.0, 0.9, 99)
 
 
 @pytest.mark.parametrize(
@@ -52,16 +51,15 @@ def test_an_answer_names_state_source_and_cost(session: Session, builder: TokenB
         Query("^GSPC", "What is the trend?"),
         session,
         ready(token),
-        path="fast",
+        path="cold",
         tokens=[token],
         class_name=name,
-        gate=GateDecision(False, GateReason.GAP, word, name, 3.0),
         entry_tokens=7,
         reused_tokens=7,
         now_ms=2_000,
         latency_us=12,
     )
-    assert (answer.answer, answer.class_, answer.gate, answer.tau, answer.gap) == (word, name, False, 3.0, 2.5)
+    assert (answer.answer, answer.class_, answer.gate, answer.tau, answer.gap) == (word, name, None, None, 2.5)
     assert (answer.topic, answer.partition, answer.offset) == ("market.bars", 3, 39)
     assert (answer.session_version, answer.age_ms, answer.state) == (40, 2_000 - 1_039, "LIVE")
     assert (answer.bars, answer.window_bars) == (32, builder.profile.window_bars)
@@ -71,7 +69,7 @@ def test_an_answer_names_state_source_and_cost(session: Session, builder: TokenB
 def test_a_clock_behind_kafkas_makes_no_negative_age(session: Session, builder: TokenBuilder) -> None:
     token = next(iter(builder.answers))
     answer = build_answer(
-        Query("A", "?"), session, ready(token), path="cold", tokens=[token], class_name=None, gate=None,
+        Query("A", "?"), session, ready(token), path="cold", tokens=[token], class_name=None,
         entry_tokens=1, reused_tokens=0, now_ms=1_039 - CLOCK_SKEW_MS, latency_us=0,
     )  # fmt: skip
     assert (answer.age_ms, answer.gate, answer.tau) == (0, None, None)
@@ -81,7 +79,7 @@ def test_a_stamp_ahead_of_the_clock_makes_the_age_unknown(session: Session, buil
     session.timestamp_ms *= 1_000  # microseconds
     token = next(iter(builder.answers))
     answer = build_answer(
-        Query("A", "?"), session, ready(token), path="cold", tokens=[token], class_name=None, gate=None,
+        Query("A", "?"), session, ready(token), path="cold", tokens=[token], class_name=None,
         entry_tokens=1, reused_tokens=0, now_ms=1_040, latency_us=0,
     )  # fmt: skip
     assert answer.age_ms is None
@@ -112,7 +110,9 @@ def test_an_evaluation_is_of_the_live_version(session: Session, builder: TokenBu
 
 def test_evidence_flags_and_pushed_sessions(session: Session, builder: TokenBuilder) -> None:
     assert evidence_of(session, 1).flags is StateFlag.NONE
-    session.state, session.gap_end = SessionState.WARMING_UP, 1_000_000
+    session.gap_end = 1_000_000
+    assert evidence_of(session, 1).flags is StateFlag.INCOMPLETE
+    session.region.bars = session.region.bars[:5]
     assert evidence_of(session, 1).flags == StateFlag.WARMING_UP | StateFlag.INCOMPLETE
     pushed = evidence_of(Session("agent", builder), -1)
     assert (pushed.topic_index, pushed.partition, pushed.offset, pushed.event_time_us) == (-1, -1, -1, NO_TIME)

@@ -17,7 +17,7 @@ from stream_engine.config import RiskSettings
 from stream_engine.decision.gate import ClassGate, Gate
 from stream_engine.engine.engine import UNWATCHED
 from stream_engine.messages import Answer, Check, Query, Record, RiskChanged, StandingPut
-from stream_engine.model.forward.runner import Logits
+from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.process.status import status
 from stream_engine.state.publication import board_meta, token_hash
@@ -217,11 +217,11 @@ def test_a_check_goes_on_to_the_word_as_the_full_path_does(
     tokens["down"] = word_token(bench, "down")
     live = len(bench.engine.sessions["AAPL"].tokens)
 
-    def predict(path: Sequence[int]) -> Logits:
+    def predict(path: Sequence[int]) -> Distribution:
         if tuple(path[live : live + len(entry)]) != entry:
             return header(path)
         number = min(len(path) - live - len(entry), len(said) - 1)
-        return Logits(tokens[said[number]], 0, 5.0, 5.0, 6.0, 0.9)
+        return Distribution(tokens[said[number]], 0, 5.0, 5.0, 6.0, 0.9)
 
     bench.runner.predict = predict
     before = len(bench.runner.steps)
@@ -243,7 +243,7 @@ def test_what_is_gone_before_its_word_is_dropped(
     """Data that comes meanwhile goes first, and the check goes on where the session has only grown."""
     monkeypatch.setattr(builder, "profile", replace(builder.profile, max_answer_tokens=24))
     bench = planted("up", "up", risk=ALL)
-    bench.runner.predict = lambda path: Logits(path[0], 0, 5.0, 5.0, 6.0, 0.9)  # no word, ever
+    bench.runner.predict = lambda path: Distribution(path[0], 0, 5.0, 5.0, 6.0, 0.9)  # no word, ever
     bench.engine.verification.offer(check_of(bench))
     assert bench.engine.step()
     bench.feed([make_record("AAPL", 40)], 39, run=False)

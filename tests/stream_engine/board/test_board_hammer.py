@@ -23,10 +23,11 @@ from pathlib import Path
 
 import pytest
 
-from stream_engine.board.layout import BoardMeta, Miss, SlotRecord
+from stream_engine.board.layout import BoardMeta, SlotRecord
 from stream_engine.board.reader import BoardReader, ReadySlot
 from stream_engine.board.writer import BoardWriter
 from stream_engine.decision.gate import ClassGate, FastAnswer
+from stream_engine.decision.reading import Miss
 from stream_engine.decision.ready import Evidence, ReadyDistribution, StateFlag
 
 SESSIONS = 3
@@ -60,7 +61,7 @@ def expected(session: int, entry: int, state: int, variant: int = 0) -> SlotReco
     low, high = seed & 0x7FFFFFFF, seed >> 33
     return SlotRecord(
         ENTRIES[entry],
-        ReadyDistribution(low, high, low ^ high, seed * 0.5, seed * 0.25, seed * 2.0, seed * 4.0),
+        ReadyDistribution(high, low ^ high, seed * 0.5, seed * 0.25, seed * 2.0, seed * 4.0, low),
         Evidence(state, session, entry, state + 1, seed >> 1, seed >> 2, variant, StateFlag(seed & 3)),
         token_hash=seed,
         ready_time_ms=seed >> 3,

@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from stream_engine.board import layout
-from stream_engine.board.layout import BoardError, Miss, SlotRecord
+from stream_engine.board.layout import BoardError, SlotRecord
 from stream_engine.board.reader import BoardReader, ReadySlot
 from stream_engine.board.writer import BoardWriter
 from stream_engine.decision.gate import ClassGate
+from stream_engine.decision.reading import Miss
 from stream_engine.decision.ready import Evidence, ReadyDistribution
 from tests.support.board_bench import LEASE_S, META, Bench, Clock
 
@@ -25,7 +26,7 @@ def bench(tmp_path: Path) -> Bench:
 def record(entry_key: str = "", version: int = 1) -> SlotRecord:
     return SlotRecord(
         entry_key,
-        ReadyDistribution(100 + version, 11, 12, 3.5, 9.25, 9.5, 0.75),
+        ReadyDistribution(11, 12, 3.5, 9.25, 9.5, 0.75, 100 + version),
         Evidence(version, 0, 3, version - 1, 1_700_000_000_000_000, -5, 32),
         token_hash=(1 << 64) - version,
         ready_time_ms=1_700_000_000_001,

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from stream_engine.calibrate.probe import _Timed
-from stream_engine.model.forward.runner import Logits, SegmentResult
+from stream_engine.model.forward.distribution import Distribution
+from stream_engine.model.forward.runner import SegmentResult
 from stream_engine.model.forward.step import Branch, Segment
 from stream_engine.model.render.builder import TokenBuilder
 
@@ -30,7 +31,7 @@ class Planted:
         appended = sum(len(segment.append) for segment in segments)
         branched = sum(segment.size for segment in segments) - appended
         self.now += PASS + APPENDED * appended + BRANCHED * branched
-        row = Logits(1, 2, 3.0, 4.0, 5.0, 0.5)
+        row = Distribution(1, 2, 3.0, 4.0, 5.0, 0.5)
         return [SegmentResult((row,) * len(segment.branches)) for segment in segments]
 
     def copy(self, source: int, target: int, count: int) -> None:

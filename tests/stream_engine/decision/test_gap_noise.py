@@ -8,7 +8,8 @@ import pytest
 
 from stream_engine.config import EngineSettings
 from stream_engine.decision.gap_noise import measured_noise
-from stream_engine.model.forward.runner import Logits, SegmentResult
+from stream_engine.model.forward.distribution import Distribution
+from stream_engine.model.forward.runner import SegmentResult
 from stream_engine.model.forward.step import Segment
 from stream_engine.model.render.rendering import Builder
 from stream_engine.process.build import budget_shape, gate_noise, load_runner
@@ -25,7 +26,7 @@ class Scripted:
 
     def run(self, segments: list[Segment]) -> list[SegmentResult]:
         self.segments += segments
-        return [SegmentResult((Logits(1, 2, self.gaps.pop(0), 20.0, 0.0, 0.5),))]
+        return [SegmentResult((Distribution(1, 2, self.gaps.pop(0), 20.0, 0.0, 0.5),))]
 
     def copy(self, source: int, target: int, count: int) -> None:
         raise AssertionError("nothing is copied")

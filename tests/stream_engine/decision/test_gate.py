@@ -25,7 +25,7 @@ def gate(tau: float = 2.0, noise: float = 1e-3, *, is_open: bool = True) -> Gate
 
 
 def ready(top1: int = UP, gap: float = 3.0) -> ReadyDistribution:
-    return ReadyDistribution(40, top1, DOWN, gap, 9.0, 9.1, 0.99)
+    return ReadyDistribution(top1, DOWN, gap, 9.0, 9.1, 0.99, 40)
 
 
 def test_fires_with_the_word_of_the_top_token() -> None:

@@ -11,7 +11,7 @@ def distribution(logits: list[float]) -> ReadyDistribution:
     order = sorted(range(len(logits)), key=logits.__getitem__, reverse=True)
     partition = math.log(sum(math.exp(x) for x in logits))
     top, second = logits[order[0]], logits[order[1]]
-    return ReadyDistribution(7, order[0], order[1], top - second, top, partition, 0.5)
+    return ReadyDistribution(order[0], order[1], top - second, top, partition, 0.5, 7)
 
 
 def test_confidence_is_the_probability_of_the_top_token() -> None:
@@ -21,4 +21,4 @@ def test_confidence_is_the_probability_of_the_top_token() -> None:
 
 
 def test_confidence_never_passes_one_by_rounding() -> None:
-    assert ReadyDistribution(1, 0, 1, 40.0, 50.000001, 50.0, 1.0).confidence == 1.0
+    assert ReadyDistribution(0, 1, 40.0, 50.000001, 50.0, 1.0, 1).confidence == 1.0

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from stream_engine.board.layout import Miss
 from stream_engine.board.reader import BoardReader, ReadySlot
 from stream_engine.board.writer import BoardWriter
 from stream_engine.decision.gate import Gate
+from stream_engine.decision.reading import Miss
 from stream_engine.messages import Assign, Batch, Record
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.state.publication import board_meta, token_hash

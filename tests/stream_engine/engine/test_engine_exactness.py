@@ -17,7 +17,7 @@ from stream_engine.engine.engine import UNWATCHED, Engine
 from stream_engine.messages import Answer, Assign, Batch, Check, ErrorReply, Query, Record, StandingPut
 from stream_engine.model.backbones.backbone import Backbone
 from stream_engine.model.backbones.model_runner import ModelRunner
-from stream_engine.model.forward.runner import Logits
+from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.forward.step import Segment
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.process.build import budget_shape, build_gate
@@ -165,10 +165,10 @@ def test_a_check_of_an_old_version_equals_the_full_path_of_that_time(
         random.Random(f"check {family}"),
     )
     up = next(token for token, answer in builder.answers.items() if answer == ("trend", "up"))
-    judged: list[Logits] = []
+    judged: list[Distribution] = []
     finish = desk.finish
 
-    def watching(work: Any, logits: Logits) -> None:
+    def watching(work: Any, logits: Distribution) -> None:
         judged.append(logits)
         finish(work, logits)
 

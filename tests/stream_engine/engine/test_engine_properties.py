@@ -19,15 +19,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from stream_engine.board.layout import Miss
 from stream_engine.board.reader import BoardReader
 from stream_engine.board.writer import BoardWriter
 from stream_engine.config import RiskSettings
 from stream_engine.decision.entry import standing_entry
 from stream_engine.decision.gate import ClassGate, FastAnswer, Gate
+from stream_engine.decision.reading import Miss
 from stream_engine.engine.agentic import TurnRefused
 from stream_engine.messages import Answer, Assign, Batch, Check, ErrorReply, Query, Record, StandingPut
-from stream_engine.model.forward.runner import Logits
+from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.process.build import board_meta
 from stream_engine.state.publication import token_hash
@@ -99,7 +99,7 @@ def session_machine(
             self.reader = RacingReader(path)
             self.reader.start()
 
-        def judge(self, work: Any, logits: Logits) -> None:
+        def judge(self, work: Any, logits: Distribution) -> None:
             """A check compares with the full path of the version that its answer was given on."""
             tokens = self.logs[work.check.token_hash]
             assert logits == self.bench.runner.predict([*tokens, *builder.query_entry(work.check.question)])

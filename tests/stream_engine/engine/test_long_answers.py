@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stream_engine.messages import Answer, Query, Record
-from stream_engine.model.forward.runner import Logits
+from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.profile import EMBEDDED, Profile
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.model.render.tokenizer import load_tokenizer
@@ -36,7 +36,7 @@ def talkative(fed: Callable[..., Any]) -> Callable[..., Any]:
         one_word = bench.runner.predict
         entries = [bench.builder.query_entry(question) for question in (TREND, MOMENTUM)]
 
-        def predict(path: Sequence[int]) -> Logits:
+        def predict(path: Sequence[int]) -> Distribution:
             said = next(
                 (n for n in range(BEFORE) for entry in entries if ends_with(path[: len(path) - n], entry)), BEFORE
             )

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from stream_engine.board.layout import Miss
 from stream_engine.board.reader import BoardReader
 from stream_engine.board.writer import BoardWriter
 from stream_engine.config import EngineSettings
 from stream_engine.decision.gate import Gate
+from stream_engine.decision.reading import Miss
 from stream_engine.messages import Answer, AnswerChanged, ErrorReply, Query, Record, StandingPut
-from stream_engine.model.forward.runner import Logits
+from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.session.session import SessionState
 from stream_engine.state.publication import board_meta
@@ -42,7 +42,7 @@ def certain(bench: Any) -> None:
     """From now on the gate lets every distribution through."""
     real, up = bench.runner.predict, word_token(bench, "up")
 
-    def predict(path: Sequence[int]) -> Logits:
+    def predict(path: Sequence[int]) -> Distribution:
         logits = real(path)
         return replace(logits, top1=up, gap=5 + logits.gap)
 

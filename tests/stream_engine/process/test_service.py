@@ -14,11 +14,11 @@ import pytest
 import zmq
 
 import stream_engine.process.service as service_module
-from stream_engine.board.layout import Miss
 from stream_engine.board.reader import BoardReader
 from stream_engine.board.writer import BoardWriter
 from stream_engine.config import Config, EngineSettings, KafkaSettings, TransportSettings
 from stream_engine.decision.gate import Gate
+from stream_engine.decision.reading import Miss
 from stream_engine.messages import (
     Ack,
     Answer,

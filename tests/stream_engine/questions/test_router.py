@@ -6,8 +6,9 @@ import dataclasses
 
 import pytest
 
+from stream_engine.decision.route import RoutedBy
 from stream_engine.model.render.builder import TokenBuilder
-from stream_engine.questions.router import RoutedBy, Router
+from stream_engine.questions.router import Router
 
 
 @pytest.fixture
