@@ -41,7 +41,7 @@ help:
 	@echo "make recording RECORDING=tests/recorded/2   what this version writes, for later versions to read"
 	@echo "make mutants what no test would notice: changes of the code that survive; long, see CONTRIBUTING.md"
 	@echo "make setup   the environment in .venv, from requirements.lock"
-	@echo "make lint    ruff        make types   mypy --strict"
+	@echo "make lint    ruff, the order of imports        make types   mypy --strict"
 	@echo "make lock    requirements.lock from pyproject.toml"
 	@echo "make clean   removes .venv, .uv and tool caches (not downloads)"
 	@echo "Options: see the first lines of the Makefile."
@@ -83,6 +83,8 @@ mutants: setup
 
 lint: setup
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 
 types: setup
 	$(BIN)/mypy
