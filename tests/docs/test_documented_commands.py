@@ -135,11 +135,13 @@ def test_a_module_is_there_and_takes_the_options(command: CommandLine) -> None:
     assert command.words[1] == "-m"
     module, options = command.words[2], [word for word in command.words[3:] if word.startswith("-")]
     found = importlib.util.find_spec(module)
-    if found is not None and found.submodule_search_locations:
-        found = importlib.util.find_spec(f"{module}.__main__")
     assert found is not None
     assert found.origin is not None
-    source = Path(found.origin).read_text()
+    files = [Path(found.origin)]
+    if found.submodule_search_locations:
+        assert importlib.util.find_spec(f"{module}.__main__") is not None
+        files = list(Path(found.origin).parent.glob("*.py"))
+    source = "".join(file.read_text() for file in files)
     for option in options:  # the modules are slow to import, and have no group to ask
         assert f'"{option}"' in source, f"{module} has no {option}"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from consumers.inspection import check_clock
 from stream_engine.board.layout import BoardMeta
 from stream_engine.board.writer import BoardWriter
 from stream_engine.cli import doctor
@@ -156,8 +157,8 @@ def test_the_port_is_free_ours_or_anothers() -> None:
 
 
 def test_a_record_from_the_future_tells_of_a_wrong_clock() -> None:
-    assert levels(doctor.check_clock(None)) == [Level.OK]
-    assert levels(doctor.check_clock(10_000, 11_000)) == [Level.OK]
-    found = only(doctor.check_clock(70_000, 10_000))
+    assert levels(check_clock(None)) == [Level.OK]
+    assert levels(check_clock(10_000, 11_000)) == [Level.OK]
+    found = only(check_clock(70_000, 10_000))
     assert found.level is Level.WARNING
     assert "60.0 s in the future" in found.message

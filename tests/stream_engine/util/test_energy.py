@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,10 +96,10 @@ def test_a_counter_that_may_not_be_read_is_said(tmp_path: Path, monkeypatch: pyt
     file = package(tmp_path, 0, 1)
     read = Path.read_text
 
-    def refuse(self: Path) -> str:  # root, as whom tests may run, can read any file
+    def refuse(self: Path, **options: Any) -> str:  # root, as whom tests may run, can read any file
         if self == file:
             raise PermissionError(13, "Permission denied", str(self))
-        return read(self)
+        return read(self, **options)
 
     monkeypatch.setattr(Path, "read_text", refuse)
     found = open_energy(None, rapl=tmp_path)
