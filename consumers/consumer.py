@@ -16,9 +16,9 @@ from functools import partial
 from consumers.engine_watch import EngineWatch, Presence
 from consumers.health import HealthFile
 from consumers.kafka.offsets import CommitPoint
-from consumers.kafka.source import Change, KafkaSource, Partition, SourceEvent
+from consumers.kafka.source import AssignmentChange, KafkaSource, SourceEvent, SourcePartition
 from consumers.metrics import ConsumerMetrics
-from consumers.registry.registry import Registry
+from consumers.registry.registry import StandingTopic
 from consumers.starts import Starts
 from consumers.stream import PartitionStream, StreamState
 from consumers.wire.parts import MESSAGE_BARS, split
@@ -74,7 +74,7 @@ class Consumer:
         windows: WindowWriter,
         link: EngineLink,
         answers: AnswerSink | None = None,
-        registry: Registry | None = None,
+        registry: StandingTopic | None = None,
         health: HealthFile | None = None,
         metrics: ConsumerMetrics | None = None,
     ) -> None:
@@ -91,7 +91,7 @@ class Consumer:
         writers = dead_letters, windows, answers
         self._writers = [writer for writer in writers if writer is not None]
         self._watch = EngineWatch(time.monotonic())
-        self._streams: dict[Partition, PartitionStream] = {}
+        self._streams: dict[SourcePartition, PartitionStream] = {}
         self.metrics = metrics or ConsumerMetrics()
         self._starts = Starts(
             config, source, windows, lambda message: self._link.send(message), self.metrics.skipped
@@ -170,7 +170,7 @@ class Consumer:
                 log.warning("a new engine answers (boot %s)", message.boot_id)
                 self._restart_all(now)
                 return
-            stream = self._streams.get(Partition(message.topic, message.partition))
+            stream = self._streams.get(SourcePartition(message.topic, message.partition))
             if (
                 stream is None
                 or stream.state is not StreamState.STREAMING
@@ -222,7 +222,7 @@ class Consumer:
     def _on_event(self, event: SourceEvent, now: float) -> None:
         stream = self._streams.get(event.partition)
         match event.change:
-            case Change.REVOKED:
+            case AssignmentChange.REVOKED:
                 self._starts.forget(event.partition)
                 self._windows.forget(event.partition)
                 if self._answers is not None:
@@ -230,14 +230,14 @@ class Consumer:
                 if stream is not None:
                     del self._streams[event.partition]
                     self._revoke(stream)
-            case Change.ASSIGNED:
+            case AssignmentChange.ASSIGNED:
                 self._starts.forget(event.partition)
                 if stream is not None:
                     self._revoke(stream)
                 fates = self.metrics.records[str(event.partition)]
                 self._streams[event.partition] = PartitionStream(event.partition, now, fates)
                 log.info("%s assigned", event.partition)
-            case Change.POSITION_LOST:
+            case AssignmentChange.POSITION_LOST:
                 if stream is not None:
                     log.warning("%s: the log no longer holds the position %d", event.partition, stream.last + 1)
                     self._starts.forget(event.partition)
@@ -266,7 +266,7 @@ class Consumer:
 
     # --- records -----------------------------------------------------------------------------------
 
-    def _deliver(self, polled: dict[Partition, list[RawRecord]]) -> None:
+    def _deliver(self, polled: dict[SourcePartition, list[RawRecord]]) -> None:
         raws: list[RawRecord] = []
         spans: list[tuple[PartitionStream, int, int]] = []
         deliveries: list[tuple[PartitionStream, list[ParsedRecord]]] = []
@@ -311,7 +311,7 @@ class Consumer:
     def _on_confirmations(self) -> None:
         confirmed = [confirmation for writer in self._writers for confirmation in writer.confirmed()]
         for topic, partition, generation, offset, number in confirmed:
-            stream = self._streams.get(Partition(topic, partition))
+            stream = self._streams.get(SourcePartition(topic, partition))
             if stream is not None and stream.generation == generation and stream.settled is not None:
                 stream.settled.release(offset)
                 if number:
@@ -319,11 +319,11 @@ class Consumer:
 
     # --- commits -----------------------------------------------------------------------------------
 
-    def _points(self) -> dict[Partition, CommitPoint]:
+    def _points(self) -> dict[SourcePartition, CommitPoint]:
         """What is settled and not committed yet."""
         return {p: point for p, stream in self._streams.items() if (point := stream.due_point) is not None}
 
-    def _proof(self, now: float) -> dict[Partition, CommitPoint]:
+    def _proof(self, now: float) -> dict[SourcePartition, CommitPoint]:
         """For a static member, now and then: what is committed already, once more. kafka-python 3.0.12 tells of
         another member under its id by a commit only, not by its heartbeats."""
         if self._config.kafka.group_instance_id is None or now < self._next_proof:
@@ -390,7 +390,7 @@ class Consumer:
                 log.warning("not closed cleanly: %s: %s", type(error).__name__, error)
         log.info("consumer stopped: %s", self.metrics.as_dict())
 
-    def _applied(self, partition: Partition) -> int:
+    def _applied(self, partition: SourcePartition) -> int:
         """The offset after the last that the engine has applied. With nothing in flight that is the position,
         which passes transaction markers as well."""
         stream = self._streams[partition]

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from consumers.files.reader import FeedBar, read_bars, sample_bars
-from consumers.kafka.source import Partition, SourceUnavailable, raw_record
+from consumers.kafka.source import SourcePartition, SourceUnavailable, raw_record
 from consumers.kafka.tail import TopicTail
 from consumers.kafka.topics import require_topic
 from consumers.wire.reasons import RawRecord
@@ -76,7 +76,7 @@ def read_topic(settings: KafkaSettings, topic: str, told: Told = lambda done, to
         while not tail.reached(ends):
             polled = tail.poll(POLL_MS)
             # What came after the start is left for another time, or a busy topic would never end.
-            records = [one for one in polled if one.offset < ends[Partition(one.topic, one.partition)]]
+            records = [one for one in polled if one.offset < ends[SourcePartition(one.topic, one.partition)]]
             recording.add([raw_record(one) for one in records])
             if stopped := tail.stopped():
                 raise SourceUnavailable("; ".join(f"{name} {reason}" for name, reason in stopped.items()))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from consumers.kafka.offsets import RebuildPlan, plan_rebuild
-from consumers.kafka.source import KafkaSource, Partition, SourceUnavailable
+from consumers.kafka.source import KafkaSource, SourcePartition, SourceUnavailable
 from consumers.stream import PartitionStream
 from consumers.wire.open_bars import TradeBars
 from consumers.writers.windows import StoredWindows, WindowLoad, WindowWriter, in_parts
@@ -47,11 +47,11 @@ class Starts:
         self._windows = windows
         self._send = send
         self._skipped = skipped
-        self._planned: dict[Partition, _Start] = {}
+        self._planned: dict[SourcePartition, _Start] = {}
         self._generation = 0
         self._plan_at = 0.0
 
-    def forget(self, partition: Partition) -> None:
+    def forget(self, partition: SourcePartition) -> None:
         """It is no longer ours, or starts anew: what was planned does not hold."""
         self._planned.pop(partition, None)
 
@@ -85,7 +85,7 @@ class Starts:
             return False
         return self._start(stream, start.plan, stored)
 
-    def _delete(self, partition: Partition, stale: Sequence[bytes]) -> None:
+    def _delete(self, partition: SourcePartition, stale: Sequence[bytes]) -> None:
         """It is planned again once they are gone: no new window takes the place of a deletion that is still to be
         written, and no start is committed beside windows that a successor would take for ours."""
         log.warning("%s: %d windows of an earlier topic are deleted", partition, len(stale))
@@ -119,7 +119,7 @@ class Starts:
         )
         return True
 
-    def _trade_bars(self, partition: Partition, stored: StoredWindows) -> TradeBars | None:
+    def _trade_bars(self, partition: SourcePartition, stored: StoredWindows) -> TradeBars | None:
         kafka = self._config.kafka
         if partition.topic != kafka.trades_topic:
             return None

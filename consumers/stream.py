@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from consumers.kafka.offsets import CommitPoint, RebuildPlan, SettledOffsets
-from consumers.kafka.source import Partition
+from consumers.kafka.source import SourcePartition
 from consumers.wire.open_bars import OpenBar, TradeBars
 from consumers.wire.reasons import DeadLetter, RawRecord, Reason
 from consumers.wire.records import ParsedRecord
@@ -56,7 +56,7 @@ def _fate(item: ParsedRecord) -> str | None:
 class PartitionStream:
     """Batches out, acknowledgements in. Offsets are Kafka's; ``generation`` fences what is of earlier starts."""
 
-    def __init__(self, partition: Partition, since: float = 0.0, fates: Counter[str] | None = None) -> None:
+    def __init__(self, partition: SourcePartition, since: float = 0.0, fates: Counter[str] | None = None) -> None:
         """``since`` is when the partition was assigned, on the caller's clock. ``fates`` is where live records
         are counted once they are acknowledged, under the names of ``RecordCounts``."""
         self.partition = partition

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from loadgen.results import PathTimes
-from loadgen.runner import Load, Outcome
+from loadgen.runner import Load, LoadOutcome
 
 WIDTH = 120
 """Columns where the output is no terminal."""
@@ -31,7 +31,7 @@ Eq. 9 lets one query find each pre-position, but it serves all queries of its in
 lower."""
 
 
-def document(load: Load, outcome: Outcome) -> dict[str, Any]:
+def document(load: Load, outcome: LoadOutcome) -> dict[str, Any]:
     """What the JSON file holds."""
     kafka = load.kafka
     settings = {name: getattr(load, name) for name in load.__dataclass_fields__ if name != "kafka"}
@@ -49,11 +49,11 @@ def document(load: Load, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def encode(load: Load, outcome: Outcome) -> bytes:
+def encode(load: Load, outcome: LoadOutcome) -> bytes:
     return msgspec.json.format(msgspec.json.encode(document(load, outcome)), indent=2) + b"\n"
 
 
-def show(load: Load, outcome: Outcome, console: Console | None = None) -> None:
+def show(load: Load, outcome: LoadOutcome, console: Console | None = None) -> None:
     """Both tables and what their columns mean."""
     if console is None:
         console = Console(highlight=False)
@@ -80,7 +80,7 @@ def show(load: Load, outcome: Outcome, console: Console | None = None) -> None:
             )
 
 
-def _shares(outcome: Outcome) -> Table:
+def _shares(outcome: LoadOutcome) -> Table:
     table = Table(title="Pre-positions")
     for name in (
         "rho", "realised", "commits", "queries", "h", "95 %", "rho/(1+rho)", "wasted", "g", "E[L] ms", "mean ms",
@@ -106,7 +106,7 @@ def _shares(outcome: Outcome) -> Table:
     return table
 
 
-def _latencies(outcome: Outcome) -> Table:
+def _latencies(outcome: LoadOutcome) -> Table:
     table = Table(title="Latency in ms, as the client sees it and as the service says")
     for name in ("rho", "path", "count", "p50", "p90", "p99", "service p50", "p90", "p99"):
         table.add_column(name, justify="left" if name == "path" else "right")

@@ -53,7 +53,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LoadOutcome:
     model: str
     baseline: dict[str, PathTimes]
     """Questions asked one by one on an idle service with ``path: full``."""
@@ -71,7 +71,7 @@ class _Answer(msgspec.Struct):
 _ANSWER = msgspec.json.Decoder(_Answer)
 
 
-def run(load: Load, say: Callable[[str], None]) -> Outcome:
+def run(load: Load, say: Callable[[str], None]) -> LoadOutcome:
     """Measure. ``say`` is told what is going on.
 
     Raises a Failure that says what is wrong and what to do, or what ``publish`` raises. The sessions of the run
@@ -97,7 +97,7 @@ def run(load: Load, say: Callable[[str], None]) -> Outcome:
                 f"{planned.seconds:.0f} s"
             )
             phases.append(runner.phase(rho, planned, baseline))
-    return Outcome(model, baseline, tuple(phases))
+    return LoadOutcome(model, baseline, tuple(phases))
 
 
 class _Runner:

@@ -50,7 +50,7 @@ RECONNECT_BACKOFF_MS = 2_000
 """Longest pause between attempts to reach a broker that is away; the client's own is half a minute."""
 
 
-class Partition(NamedTuple):
+class SourcePartition(NamedTuple):
     topic: str
     partition: int
 
@@ -58,7 +58,7 @@ class Partition(NamedTuple):
         return f"{self.topic}/{self.partition}"
 
 
-class Change(Enum):
+class AssignmentChange(Enum):
     """What happened to a partition. POSITION_LOST: it is still ours, but the log no longer holds our position."""
 
     ASSIGNED = "assigned"
@@ -68,8 +68,8 @@ class Change(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SourceEvent:
-    change: Change
-    partition: Partition
+    change: AssignmentChange
+    partition: SourcePartition
 
 
 class InstanceIdTaken(ConfigError):
@@ -97,9 +97,9 @@ class KafkaSource:
         self._session_timeout_s = settings.session_timeout_ms / 1000
         self._other_version = False
         self._events: queue.SimpleQueue[SourceEvent] = queue.SimpleQueue()
-        self._commits: queue.SimpleQueue[dict[Partition, CommitPoint] | Exception] = queue.SimpleQueue()
-        self._on_revoke: Mapping[Partition, CommitPoint] = {}
-        self._asked_ends: dict[Partition, int] = {}
+        self._commits: queue.SimpleQueue[dict[SourcePartition, CommitPoint] | Exception] = queue.SimpleQueue()
+        self._on_revoke: Mapping[SourcePartition, CommitPoint] = {}
+        self._asked_ends: dict[SourcePartition, int] = {}
         self._consumer = CarefulConsumer(
             waits_for_codec=True,
             **client_options(settings),
@@ -120,7 +120,7 @@ class KafkaSource:
         )
         self._consumer.subscribe(list(topics), listener=_Listener(self))
 
-    def poll(self, timeout_ms: int, max_records: int) -> dict[Partition, list[RawRecord]]:
+    def poll(self, timeout_ms: int, max_records: int) -> dict[SourcePartition, list[RawRecord]]:
         """Records per partition, in offset order; what cannot be read has a ``fault``, or stops its partition: see
         ``stopped``. Raises InstanceIdTaken, and KafkaError only where trying again cannot help."""
         if self._consumer.group_metadata().state != MemberState.STABLE:
@@ -147,7 +147,7 @@ class KafkaSource:
             return {}
         if polled:
             self._heard = time.monotonic()
-        return {Partition(*tp): [raw_record(record) for record in records] for tp, records in polled.items()}
+        return {SourcePartition(*tp): [raw_record(record) for record in records] for tp, records in polled.items()}
 
     def _await_other_version(self) -> None:
         """Its members know no assignor of ours, so that the group refuses us as long as one of them is in it."""
@@ -176,13 +176,13 @@ class KafkaSource:
         """Assignments and revocations since the last call, in order."""
         events = _drain(self._events)
         for event in events:
-            if event.change is Change.ASSIGNED:
+            if event.change is AssignmentChange.ASSIGNED:
                 # Paused until its start is decided. Without a position the client would ask for the committed
                 # offset in each poll, and end it at once.
                 self.seek(event.partition, 0)
         return events
 
-    def committed(self, partition: Partition) -> CommitPoint | None:
+    def committed(self, partition: SourcePartition) -> CommitPoint | None:
         """The group's committed offset and floor. Raises SourceUnavailable."""
         try:
             found = self._consumer.committed(
@@ -192,7 +192,7 @@ class KafkaSource:
             raise SourceUnavailable(f"committed offset of {partition}: {type(error).__name__}: {error}") from error
         return None if found is None else CommitPoint.read(found.offset, found.metadata)
 
-    def bounds(self, partition: Partition) -> tuple[int, int]:
+    def bounds(self, partition: SourcePartition) -> tuple[int, int]:
         """First offset in the log, and the one after the last. Raises SourceUnavailable."""
         tp = TopicPartition(*partition)
         try:
@@ -201,7 +201,7 @@ class KafkaSource:
         except RetriableError as error:
             raise SourceUnavailable(f"offsets of {partition}: {type(error).__name__}: {error}") from error
 
-    def seek(self, partition: Partition, offset: int) -> bool:
+    def seek(self, partition: SourcePartition, offset: int) -> bool:
         """Set the next offset to read; what was fetched before is discarded. False where it is no longer ours."""
         self._asked_ends.pop(partition, None)  # the log may have been made anew
         self._consumer.stops.pop(partition, None)
@@ -211,18 +211,18 @@ class KafkaSource:
             return False
         return True
 
-    def flow(self, partitions: set[Partition]) -> None:
+    def flow(self, partitions: set[SourcePartition]) -> None:
         """Exactly these partitions deliver records, apart from those that are stopped and not to be tried yet; all
         others of the assignment are paused."""
         partitions = partitions - self._consumer.held_back()
-        assigned = {Partition(*tp) for tp in self._consumer.assignment()}
-        paused = {Partition(*tp) for tp in self._consumer.paused()}
+        assigned = {SourcePartition(*tp) for tp in self._consumer.assignment()}
+        paused = {SourcePartition(*tp) for tp in self._consumer.paused()}
         for partition in assigned:
             wanted = partition in partitions
             if wanted == (partition in paused):
                 self._set_paused(partition, not wanted)
 
-    def position(self, partition: Partition) -> int | None:
+    def position(self, partition: SourcePartition) -> int | None:
         """The next offset to be read; None where it is not known now. It passes transaction markers, which are
         never delivered."""
         try:
@@ -235,19 +235,19 @@ class KafkaSource:
             return position
         return None
 
-    def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+    def ends(self, partitions: Iterable[SourcePartition]) -> dict[SourcePartition, int]:
         """The offset after the last in the log, as of the newest fetch; without those not known yet.
 
         What is paused is not fetched, and the log may grow for long meanwhile: then the broker is asked. Otherwise
         it is not: its answer would come behind that of a fetch which waits for records."""
         newest = {p: end for p in partitions if (end := self._highwater(p)) is not None}
-        paused = {Partition(*tp) for tp in self._consumer.paused()}
+        paused = {SourcePartition(*tp) for tp in self._consumer.paused()}
         if newest and paused.issuperset(newest):
             self._ask_for_ends(newest)
         # A fetch that is looked at later may be older than the answer.
         return {partition: max(end, self._asked_ends.get(partition, end)) for partition, end in newest.items()}
 
-    def _ask_for_ends(self, newest: Mapping[Partition, int]) -> None:
+    def _ask_for_ends(self, newest: Mapping[SourcePartition, int]) -> None:
         try:
             found = self._consumer.end_offsets([TopicPartition(*p) for p in newest], timeout_ms=ENDS_TIMEOUT_MS)
         except KafkaError as error:
@@ -255,16 +255,16 @@ class KafkaSource:
             return
         self._asked_ends = {partition: found[TopicPartition(*partition)] for partition in newest}
 
-    def _highwater(self, partition: Partition) -> int | None:
+    def _highwater(self, partition: SourcePartition) -> int | None:
         try:
             highwater: int | None = self._consumer.highwater(TopicPartition(*partition))
         except (KafkaError, KeyError):  # it is being taken away
             return None
         return highwater
 
-    def stopped(self) -> dict[Partition, str]:
+    def stopped(self) -> dict[SourcePartition, str]:
         """Partitions of which nothing comes, because the next record cannot be read: where they stand, and why."""
-        stops = {Partition(*tp): str(stop) for tp, stop in list(self._consumer.stops.items())}
+        stops = {SourcePartition(*tp): str(stop) for tp, stop in list(self._consumer.stops.items())}
         assigned = self._consumer.assignment()
         return {partition: stop for partition, stop in stops.items() if partition in assigned}
 
@@ -274,22 +274,22 @@ class KafkaSource:
         found = {topic: self._consumer.partitions_for_topic(topic) for topic in topics}
         return {topic: len(partitions) for topic, partitions in found.items() if partitions}
 
-    def commit(self, points: Mapping[Partition, CommitPoint]) -> None:
+    def commit(self, points: Mapping[SourcePartition, CommitPoint]) -> None:
         """Start a commit; its outcome comes from ``commits``. Raises InstanceIdTaken."""
         try:
             self._consumer.commit_async(_to_kafka(points), callback=self._committed)
         except FencedInstanceIdError:
             raise InstanceIdTaken(*self._member) from None
 
-    def commits(self) -> list[dict[Partition, CommitPoint] | Exception]:
+    def commits(self) -> list[dict[SourcePartition, CommitPoint] | Exception]:
         """Outcomes of commits since the last call: what was committed, or the error."""
         return _drain(self._commits)
 
-    def commit_now(self, points: Mapping[Partition, CommitPoint], timeout_ms: int) -> None:
+    def commit_now(self, points: Mapping[SourcePartition, CommitPoint], timeout_ms: int) -> None:
         """Commit and wait. Raises KafkaError."""
         self._consumer.commit(_to_kafka(points), timeout_ms=timeout_ms)
 
-    def commit_on_revoke(self, points: Mapping[Partition, CommitPoint]) -> None:
+    def commit_on_revoke(self, points: Mapping[SourcePartition, CommitPoint]) -> None:
         """What the listener commits for partitions that are taken away, while this member still may."""
         self._on_revoke = points
 
@@ -313,11 +313,11 @@ class KafkaSource:
         self._heard = time.monotonic()
         self._other_version = False
         for tp in partitions:
-            self._set_paused(Partition(*tp), True)
-            self._events.put(SourceEvent(Change.ASSIGNED, Partition(*tp)))
+            self._set_paused(SourcePartition(*tp), True)
+            self._events.put(SourceEvent(AssignmentChange.ASSIGNED, SourcePartition(*tp)))
 
     def _revoked(self, partitions: Iterable[Any], may_commit: bool) -> None:
-        taken = [Partition(*tp) for tp in partitions]
+        taken = [SourcePartition(*tp) for tp in partitions]
         points = {p: point for p, point in self._on_revoke.items() if p in taken}
         if points and may_commit:
             # Sent before this member rejoins, so before the next owner may commit; a later one could go back.
@@ -326,15 +326,15 @@ class KafkaSource:
             except (KafkaError, InstanceIdTaken) as error:
                 log.warning("no commit at the revocation of %s: %s", ", ".join(map(str, points)), error)
         for partition in taken:
-            self._events.put(SourceEvent(Change.REVOKED, partition))
+            self._events.put(SourceEvent(AssignmentChange.REVOKED, partition))
 
     def _position_lost(self, positions: Mapping[Any, Any]) -> None:
         for tp in positions:
-            partition = Partition(*tp)
+            partition = SourcePartition(*tp)
             self._set_paused(partition, True)
-            self._events.put(SourceEvent(Change.POSITION_LOST, partition))
+            self._events.put(SourceEvent(AssignmentChange.POSITION_LOST, partition))
 
-    def _set_paused(self, partition: Partition, paused: bool) -> None:
+    def _set_paused(self, partition: SourcePartition, paused: bool) -> None:
         change = self._consumer.pause if paused else self._consumer.resume
         try:
             change(TopicPartition(*partition))
@@ -346,7 +346,7 @@ class KafkaSource:
             self._commits.put(response)
         else:
             self._heard = time.monotonic()
-            points = {Partition(*tp): CommitPoint.read(o.offset, o.metadata) for tp, o in offsets.items()}
+            points = {SourcePartition(*tp): CommitPoint.read(o.offset, o.metadata) for tp, o in offsets.items()}
             self._commits.put(points)
 
 
@@ -373,7 +373,7 @@ def raw_record(record: Any) -> RawRecord:
     return RawRecord(record.topic, record.partition, record.offset, record.timestamp, record.key, value, fault)
 
 
-def _to_kafka(points: Mapping[Partition, CommitPoint]) -> dict[Any, Any]:
+def _to_kafka(points: Mapping[SourcePartition, CommitPoint]) -> dict[Any, Any]:
     return {TopicPartition(*p): OffsetAndMetadata(c.offset, c.metadata(), -1) for p, c in points.items()}
 
 

@@ -24,7 +24,7 @@ from kafka.errors import KafkaError, RetriableError
 from consumers.engine_watch import EngineWatch, Presence
 from consumers.kafka.producer import SteadyProducer, open_producer
 from consumers.kafka.salvage import Unread
-from consumers.kafka.source import Partition, SourceUnavailable, raw_record
+from consumers.kafka.source import SourcePartition, SourceUnavailable, raw_record
 from consumers.kafka.tail import TopicTail
 from consumers.registry.standing_records import TOKEN_HEADER, encode_standing, parse_standing, query_id
 from consumers.wire.reasons import DeadLetter, RawRecord
@@ -65,11 +65,11 @@ class _Sync:
 
     boot_id: str
     begun: float
-    ends: dict[Partition, int]
+    ends: dict[SourcePartition, int]
     sent: float | None = None
 
 
-class Registry:
+class StandingTopic:
     """``turn`` may be called by hand in tests; only ``ready_for``, ``failure`` and ``stopped`` are for other
     threads."""
 
@@ -104,7 +104,7 @@ class Registry:
         self._synced: tuple[str, float] | None = None
         self._needed = 0.0
         self.failure: BaseException | None = None
-        self.stopped: dict[Partition, str] = {}
+        self.stopped: dict[SourcePartition, str] = {}
         """What cannot be read any further, and why: no partition starts anew meanwhile."""
 
     def ready_for(self, boot_id: str | None, since: float) -> bool:
@@ -316,7 +316,7 @@ class Registry:
                 log.warning("not closed cleanly: %s: %s", type(error).__name__, error)
 
 
-def _source(answer: AnswerChanged) -> Partition:
+def _source(answer: AnswerChanged) -> SourcePartition:
     assert answer.topic is not None
     assert answer.partition is not None
-    return Partition(answer.topic, answer.partition)
+    return SourcePartition(answer.topic, answer.partition)

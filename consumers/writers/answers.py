@@ -20,7 +20,7 @@ import msgspec
 from kafka.errors import KafkaError
 
 from consumers.kafka.producer import TOO_LARGE, SteadyProducer, open_producer, raise_if_final
-from consumers.kafka.source import Partition
+from consumers.kafka.source import SourcePartition
 from consumers.writers.dead_letter import Confirmation
 from stream_engine.config import KafkaSettings
 from stream_engine.messages import AnswerChanged, AnswerGone, Evaluations
@@ -58,8 +58,8 @@ class _Outgoing:
     sent: float = 0.0
 
     @property
-    def source(self) -> Partition:
-        return Partition(self.written.topic, self.written.partition)
+    def source(self) -> SourcePartition:
+        return SourcePartition(self.written.topic, self.written.partition)
 
     @property
     def failed(self) -> bool:
@@ -83,7 +83,7 @@ class AnswerSink:
         self._skipped = skipped or Skipped(log)
         self._producer = SteadyProducer(make_producer or (lambda: _open(settings)))
         self._outgoing: deque[_Outgoing] = deque()
-        self._forgotten: set[Partition] = set()
+        self._forgotten: set[SourcePartition] = set()
         self._not_before = 0.0
         self.written = 0
         self.repeated = 0
@@ -96,7 +96,7 @@ class AnswerSink:
     def take(self, message: Evaluations) -> list[int]:
         """Queue the answers; the offsets that are not settled before ``confirmed`` names them."""
         offsets = []
-        self._forgotten.discard(Partition(message.topic, message.partition))
+        self._forgotten.discard(SourcePartition(message.topic, message.partition))
         for answer in message.answers:
             assert answer.offset is not None, "answers of a partition have offsets"
             number = message.number if answer is message.answers[-1] else 0
@@ -127,7 +127,7 @@ class AnswerSink:
             done.append(self._outgoing.popleft().written)
         return done
 
-    def forget(self, source: Partition) -> None:
+    def forget(self, source: SourcePartition) -> None:
         """The partition has another owner: what was not sent must not follow its answers, nor what is on its way
         and fails."""
         self._forgotten.add(source)

@@ -22,7 +22,7 @@ from consumers.kafka.careful import CarefulConsumer
 from consumers.kafka.client import client_options
 from consumers.kafka.producer import TOO_LARGE, SteadyProducer, open_producer, raise_if_final
 from consumers.kafka.salvage import Unread
-from consumers.kafka.source import Partition, SourceUnavailable
+from consumers.kafka.source import SourcePartition, SourceUnavailable
 from consumers.wire.open_bars import OpenBar
 from consumers.wire.parts import MESSAGE_BARS, split
 from consumers.writers.dead_letter import Confirmation, DeadLetterWriter
@@ -55,7 +55,7 @@ class _Write:
     """A window on its way, which tells of records of ``source`` up to ``as_of``. ``tickets`` are what its
     confirmation settles."""
 
-    source: Partition
+    source: SourcePartition
     as_of: int
     slot: tuple[int, bytes]
     value: bytes | None
@@ -77,7 +77,7 @@ class WindowWriter:
     make_producer: Callable[[], Any] | None = None
     letters: DeadLetterWriter | None = None
     skipped: Skipped = field(default_factory=lambda: Skipped(log))
-    _acknowledged: dict[Partition, int] = field(default_factory=dict)
+    _acknowledged: dict[SourcePartition, int] = field(default_factory=dict)
     _waiting: dict[tuple[int, bytes], _Write] = field(default_factory=dict)
     _sent: list[_Write] = field(default_factory=list)
     _newest: dict[tuple[int, bytes], int] = field(default_factory=dict)
@@ -93,26 +93,26 @@ class WindowWriter:
         """Windows not confirmed yet."""
         return len(self._waiting) + len(self._sent)
 
-    def write(self, source: Partition, window: Window, generation: int, offset: int) -> None:
+    def write(self, source: SourcePartition, window: Window, generation: int, offset: int) -> None:
         """Write the window, or the deletion; its confirmation names the generation and the offset."""
         value = _encode(window) if window.bars else None
         self._put(source, _key(source.topic, window.session), value, generation, offset, window.offset)
 
-    def save(self, source: Partition, session: str, bar: OpenBar, generation: int, offset: int) -> None:
+    def save(self, source: SourcePartition, session: str, bar: OpenBar, generation: int, offset: int) -> None:
         """Write an open bar as it is now."""
         self._put(source, _open_key(source.topic, session), _encode(bar), generation, offset, bar.last)
 
-    def delete(self, source: Partition, key: bytes) -> None:
+    def delete(self, source: SourcePartition, key: bytes) -> None:
         """Delete what an earlier topic left under a key. No record waits for it: see ``deleting``."""
         self._put(source, key, None, NO_GENERATION, 0, OF_NO_RECORD)
 
-    def deleting(self, source: Partition) -> bool:
+    def deleting(self, source: SourcePartition) -> bool:
         """Some of that is not confirmed by the broker yet."""
         writes = (*self._waiting.values(), *self._sent)
         return any(write.source == source and write.as_of == OF_NO_RECORD for write in writes)
 
     def _put(
-        self, source: Partition, key: bytes, value: bytes | None, generation: int, offset: int, as_of: int
+        self, source: SourcePartition, key: bytes, value: bytes | None, generation: int, offset: int, as_of: int
     ) -> None:
         slot = (source.partition, key)
         self._numbers += 1
@@ -121,11 +121,11 @@ class WindowWriter:
         tickets = [Confirmation(*source, generation, offset), *(replaced.tickets if replaced else ())]
         self._waiting[slot] = _Write(source, as_of, slot, value, self._numbers, tickets)
 
-    def acknowledged(self, source: Partition, last: int) -> None:
+    def acknowledged(self, source: SourcePartition, last: int) -> None:
         """The engine has said what became of the records up to ``last``."""
         self._acknowledged[source] = last
 
-    def forget(self, source: Partition) -> None:
+    def forget(self, source: SourcePartition) -> None:
         """The partition has another owner: what was not sent yet must not follow its windows."""
         begins = _key(source.topic, ""), _open_key(source.topic, "")
         for slot in [slot for slot in self._waiting if slot[0] == source.partition and slot[1].startswith(begins)]:
@@ -228,7 +228,7 @@ class StoredWindows:
         return StoredWindows(stale=(*self.stale, *windows, *open_bars))
 
 
-def read_windows(settings: KafkaSettings, source: Partition, skipped: Skipped) -> StoredWindows:
+def read_windows(settings: KafkaSettings, source: SourcePartition, skipped: Skipped) -> StoredWindows:
     """The windows of one partition, up to the topic's end as of now. Others may write to that topic too: what is
     no window of ours is ``skipped``.
 
@@ -249,7 +249,7 @@ def read_windows(settings: KafkaSettings, source: Partition, skipped: Skipped) -
         raise SourceUnavailable(f"windows of {source}: {type(error).__name__}: {error}") from error
 
 
-def _read(consumer: Any, topic: str, source: Partition, skipped: Skipped) -> StoredWindows:
+def _read(consumer: Any, topic: str, source: SourcePartition, skipped: Skipped) -> StoredWindows:
     known = consumer.partitions_for_topic(topic) or set()
     if known and source.partition not in known:
         raise WindowsTopicTooSmall(
@@ -350,7 +350,7 @@ def _open_key(topic: str, session: str) -> bytes:
 class WindowLoad:
     """``read_windows`` beside the poll thread, which goes on polling meanwhile."""
 
-    def __init__(self, settings: KafkaSettings, source: Partition, skipped: Skipped) -> None:
+    def __init__(self, settings: KafkaSettings, source: SourcePartition, skipped: Skipped) -> None:
         self._outcome: StoredWindows | Exception | None = None
 
         def read() -> None:

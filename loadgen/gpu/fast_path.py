@@ -25,7 +25,7 @@ CLASS = "trend"
 
 
 @dataclass(frozen=True, slots=True)
-class FastPath:
+class ReadTimes:
     """One read and one decision (Alg. 2; L_fast of Eq. 3), in microseconds."""
 
     p50_us: float
@@ -35,7 +35,7 @@ class FastPath:
 
 def measure_fast_path(
     logits: Distribution, position: int, reads: int = READS, clock: Callable[[], float] = time.perf_counter
-) -> FastPath:
+) -> ReadTimes:
     """Put the ready distribution at `position` on a board of its own and answer from it `reads` times, timed by
     `clock` (seconds).
 
@@ -66,4 +66,4 @@ def measure_fast_path(
         finally:
             writer.close()
     p50, p90 = np.percentile(seconds, (50, 90)) * 1e6
-    return FastPath(float(p50), float(p90), reads)
+    return ReadTimes(float(p50), float(p90), reads)

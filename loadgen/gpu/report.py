@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from loadgen.gpu.results import Spread
-from loadgen.gpu.run import Outcome, Settings
+from loadgen.gpu.run import GpuRun, Settings
 from loadgen.gpu.steps import COMMIT_TOKENS
 
 WIDTH = 120
@@ -45,7 +45,7 @@ Float noise: the largest difference of a gap, in logits, between ways to compute
 margin of it."""
 
 
-def document(settings: Settings, outcome: Outcome) -> dict[str, Any]:
+def document(settings: Settings, outcome: GpuRun) -> dict[str, Any]:
     """What the JSON file holds."""
     steps, energy = outcome.steps, outcome.energy
     weighed: dict[str, Any]
@@ -72,11 +72,11 @@ def document(settings: Settings, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def encode(settings: Settings, outcome: Outcome) -> bytes:
+def encode(settings: Settings, outcome: GpuRun) -> bytes:
     return msgspec.json.format(msgspec.json.encode(document(settings, outcome)), indent=2) + b"\n"
 
 
-def show(settings: Settings, outcome: Outcome, console: Console | None = None) -> None:
+def show(settings: Settings, outcome: GpuRun, console: Console | None = None) -> None:
     """The table, and what its rows mean."""
     if console is None:
         console = Console(highlight=False)
@@ -95,7 +95,7 @@ def show(settings: Settings, outcome: Outcome, console: Console | None = None) -
     console.print(NOTES, soft_wrap=True)
 
 
-def _table(settings: Settings, outcome: Outcome) -> Table:
+def _table(settings: Settings, outcome: GpuRun) -> Table:
     table = Table(title="One session, nothing else on the device")
     for name in ("step", "p50", "p90", "paper (H100)", "unit"):
         table.add_column(name, justify="left" if name in ("step", "unit") else "right")
@@ -149,7 +149,7 @@ def _table(settings: Settings, outcome: Outcome) -> Table:
     return table
 
 
-def _speedup(outcome: Outcome) -> float:
+def _speedup(outcome: GpuRun) -> float:
     """S of Eq. 4 on medians, with the read of the board as L_fast."""
     return outcome.steps.cold.p50 * 1e3 / outcome.fast_path.p50_us
 

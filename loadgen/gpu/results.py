@@ -51,7 +51,7 @@ class Noise:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class StepTimes:
     """Times of steps, each with its logits reduced to numbers on the host, as the engine waits for them.
 
     decode: one token appended (HW-2). launch: the part of it after which the host has nothing more to do; where

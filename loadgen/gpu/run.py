@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import torch
 
-from loadgen.gpu.fast_path import FastPath, measure_fast_path
+from loadgen.gpu.fast_path import ReadTimes, measure_fast_path
 from loadgen.gpu.preposition_energy import PrepositionEnergy, measure_energy
-from loadgen.gpu.results import Measured
+from loadgen.gpu.results import StepTimes
 from loadgen.gpu.steps import Sizes, Workbench, measure
 from stream_engine.client.failure import Failure
 from stream_engine.model.backbones.backbone import Backbone
@@ -44,7 +44,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class LoadTimes:
     """seconds: from nothing to weights on the device; context_seconds: filling the context after that.
     weights_gib as computed from the shape; device_gib: all that torch holds on the device, KV included, None on a
     CPU."""
@@ -57,18 +57,18 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class GpuRun:
     """`energy` is the reason where it could not be measured."""
 
     device: str
-    load: Load
-    steps: Measured
-    fast_path: FastPath
+    load: LoadTimes
+    steps: StepTimes
+    fast_path: ReadTimes
     energy: PrepositionEnergy | str
     seconds: float
 
 
-def run(settings: Settings, told: Told) -> Outcome:
+def run(settings: Settings, told: Told) -> GpuRun:
     """Raises a Failure, with what to do, where device or model have no room."""
     check_room(settings)
     try:
@@ -110,7 +110,7 @@ def needed_bytes(settings: Settings) -> int:
     return kept + 2 * shape.largest_layer_bytes + (SPARE_BYTES if settings.device == "cuda" else 0)
 
 
-def _run(settings: Settings, told: Told) -> Outcome:
+def _run(settings: Settings, told: Told) -> GpuRun:
     start = time.monotonic()
 
     def progress(done: int, layers: int) -> None:
@@ -126,7 +126,7 @@ def _run(settings: Settings, told: Told) -> Outcome:
     loaded = time.monotonic()
     told(f"filling the context: {settings.sizes.context} tokens")
     bench = Workbench(backbone, settings.sizes)
-    load = Load(
+    load = LoadTimes(
         seconds=loaded - start,
         context_seconds=time.monotonic() - loaded,
         weights_gib=settings.model.weight_bytes(settings.quantization) / GIB,
@@ -136,7 +136,7 @@ def _run(settings: Settings, told: Told) -> Outcome:
     steps = measure(bench, settings.repeats, told)
     told("reads of a ready board")
     fast_path = measure_fast_path(bench.preposition(), settings.sizes.context + settings.sizes.entry)
-    return Outcome(
+    return GpuRun(
         device=torch.cuda.get_device_name() if on_gpu else "CPU",
         load=load,
         steps=steps,

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from loadgen.gpu.results import Measured, Noise, Prefill, Spread
+from loadgen.gpu.results import Noise, Prefill, Spread, StepTimes
 from stream_engine.model.backbones.backbone import Backbone
 from stream_engine.model.backbones.model_runner import ModelRunner
 from stream_engine.model.backbones.summary import summarise
@@ -120,7 +120,7 @@ class Workbench:
         return self.runner.run([self.branch(self.entry)])[0].branches[0]
 
 
-def measure(bench: Workbench, repeats: int, told: Told) -> Measured:
+def measure(bench: Workbench, repeats: int, told: Told) -> StepTimes:
     """All steps, the quick ones first. `told` hears what is being measured."""
     sizes, run = bench.sizes, bench.runner.run
     whole = bench.tokens(sizes.question + sizes.entry)
@@ -143,7 +143,7 @@ def measure(bench: Workbench, repeats: int, told: Told) -> Measured:
     row = bench.backbone.forward([bench.append(1)]).rows
     scan = timed("scan", partial(summarise, row, ANSWERS))
     copied = timed("copy", partial(bench.runner.copy, 0, sizes.context + sizes.room, sizes.context))
-    return Measured(
+    return StepTimes(
         decode=decode,
         launch=launch,
         prefill=_prefill(bench, timed),

@@ -10,7 +10,7 @@ from stream_engine.config import EngineSettings
 from stream_engine.decision.entry import Entry, EntryKind, entry_key
 from stream_engine.decision.ready import ReadyDistribution
 from stream_engine.model.render.rendering import Builder
-from stream_engine.questions.heat import Change, QuestionHeat
+from stream_engine.questions.heat import HeatChange, QuestionHeat
 from stream_engine.session.session import Session
 from stream_engine.state.publication import Publication
 
@@ -120,7 +120,7 @@ class PromotedQuestions:
                 known.heat.asked(key, time.monotonic(), new)
                 self._counters["promoted_reads_total"] += new
 
-    def _demote(self, known: _Questions, session: Session, change: Change) -> None:
+    def _demote(self, known: _Questions, session: Session, change: HeatChange) -> None:
         for key in change.demoted:
             del known.entries[key]
             known.reads.pop(key, None)

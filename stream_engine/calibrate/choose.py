@@ -18,7 +18,7 @@ from stream_engine.calibrate.selection import (
     smallest_within,
     sweep,
 )
-from stream_engine.decision.calibration import ClassCalibration, Knots, Measured
+from stream_engine.decision.calibration import ClassCalibration, Knots, MeasuredGate
 from stream_engine.model.profile import AnswerClass, Profile
 from stream_engine.util.intervals import wilson
 
@@ -133,7 +133,7 @@ def _exact(pairs: pl.DataFrame, one: AnswerClass, profile: Profile) -> Chosen:
         served = mine.filter(pl.col("in_set"))
         right, judged = share_right(served)
         measured.append(
-            Measured(
+            MeasuredGate(
                 sample=name,
                 windows=len(mine),
                 fired=len(served),
@@ -152,13 +152,13 @@ def _exact(pairs: pl.DataFrame, one: AnswerClass, profile: Profile) -> Chosen:
 
 def _measured(
     name: str, pairs: pl.DataFrame, tau: float, demands: Demands, grid: Grid, held_out: bool
-) -> Measured:
+) -> MeasuredGate:
     (point,) = points_of(pairs, [tau])
     low, high = point.rate_interval
     right, judged = share_right(fired(pairs, tau))
     # A tau that was chosen among those of the grid on this very sample is due a correction for their number.
     level = demands.delta if held_out else demands.delta / len(grid.taus)
-    return Measured(
+    return MeasuredGate(
         sample=name,
         windows=point.windows,
         fired=point.fired,

@@ -10,12 +10,12 @@ from rich.table import Table
 
 from stream_engine.calibrate.choose import fired, samples_of, share_right
 from stream_engine.calibrate.pairs import UNSURE_GAP
-from stream_engine.calibrate.run import Outcome
+from stream_engine.calibrate.run import CalibrationRun
 from stream_engine.decision.calibration import ClassCalibration
 from stream_engine.util.intervals import wilson
 
 
-def report(outcome: Outcome) -> Iterator[RenderableType]:
+def report(outcome: CalibrationRun) -> Iterator[RenderableType]:
     """Tables and sentences, in reading order."""
     calibration, generic = outcome.calibration, outcome.generic
     entry = calibration.classes[generic]
@@ -26,7 +26,7 @@ def report(outcome: Outcome) -> Iterator[RenderableType]:
     yield _accuracy(outcome)
 
 
-def _fast_set(outcome: Outcome) -> Table:
+def _fast_set(outcome: CalibrationRun) -> Table:
     table = _table(f"Fast-answer set: {_count(outcome)} tokens", "class", "word", "tokens")
     for kind, words in outcome.forms.items():
         for at, (word, forms) in enumerate(words.items()):
@@ -38,7 +38,7 @@ def _table(title: str, *columns: str) -> Table:
     return Table(*columns, title=title, title_justify="left", title_style="bold")
 
 
-def _count(outcome: Outcome) -> int:
+def _count(outcome: CalibrationRun) -> int:
     return sum(len(forms) for words in outcome.forms.values() for forms in words.values())
 
 
@@ -57,7 +57,7 @@ def _gate(entry: ClassCalibration, generic: str, delta: float) -> Table:
     return table
 
 
-def _promises(outcome: Outcome, entry: ClassCalibration) -> Iterator[str]:
+def _promises(outcome: CalibrationRun, entry: ClassCalibration) -> Iterator[str]:
     calibration = outcome.calibration
     smallest, provable = ("none" if tau is None else f"{tau:g}" for tau in (entry.smallest, entry.provable))
     yield (
@@ -81,7 +81,7 @@ def _promises(outcome: Outcome, entry: ClassCalibration) -> Iterator[str]:
             yield f"Calibration error of confidence on {sample}: {error:.4f}."
 
 
-def _causes(outcome: Outcome, generic: str) -> Table:
+def _causes(outcome: CalibrationRun, generic: str) -> Table:
     """False accepts at tau, split by whether the full path is itself unsure."""
     entry = outcome.calibration.classes[generic]
     title = f"False accepts: full path itself unsure (its gap < {UNSURE_GAP:g}), or pre-commitment divergence"
@@ -94,7 +94,7 @@ def _causes(outcome: Outcome, generic: str) -> Table:
     return table
 
 
-def _accuracy(outcome: Outcome) -> Table:
+def _accuracy(outcome: CalibrationRun) -> Table:
     """Right answers against the numeric truth, by class and sample: all, at tau, and at 95 % coverage."""
     title = "Right against the numeric truth: all windows, those past tau, the 95 % with the largest gaps"
     table = _table(title, "class", "sample", "n", "all", "coverage", "past tau", "at 0.95")

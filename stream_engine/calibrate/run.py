@@ -64,7 +64,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CalibrationRun:
     """The file, the pairs it rests on, each class's choice, the curves, the class that the generic header answers,
     and the fast-answer set with its tokens."""
 
@@ -86,7 +86,7 @@ class Outcome:
         self.calibration.save(folder / CALIBRATION_FILE)
 
 
-def run(settings: EngineSettings, series: Sequence[Series], plan: Plan, progress: Progress) -> Outcome:
+def run(settings: EngineSettings, series: Sequence[Series], plan: Plan, progress: Progress) -> CalibrationRun:
     """Calibrate the configured model, without any calibration that it has.
 
     Raises NothingToCalibrate; NoSingleToken where an answer word has no token; ConfigError for the settings."""
@@ -122,7 +122,7 @@ def run(settings: EngineSettings, series: Sequence[Series], plan: Plan, progress
         series=tuple(facts),
         classes={name: one.calibration for name, one in chosen.items()},
     )
-    return Outcome(calibration, pairs, chosen, curve_of(pairs, chosen), generic, forms)
+    return CalibrationRun(calibration, pairs, chosen, curve_of(pairs, chosen), generic, forms)
 
 
 def collect(

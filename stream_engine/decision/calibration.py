@@ -54,7 +54,7 @@ class SeriesFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     last: str | None = None
 
 
-class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MeasuredGate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The gate of one class at its tau on one sample.
 
     ``false_accepts`` are fast answers that differ from the full path's, ``rate`` their share of those that
@@ -86,7 +86,7 @@ class ClassCalibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tau: float
     chosen: str
     certified: bool
-    measured: tuple[Measured, ...] = ()
+    measured: tuple[MeasuredGate, ...] = ()
     confidence: Knots = ()
     open: bool = True
     smallest: float | None = None

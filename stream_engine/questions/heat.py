@@ -37,7 +37,7 @@ class _Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class HeatChange:
     """What an ask or the passing of time changed."""
 
     promoted: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class QuestionHeat:
         one = self._questions.get(question)
         return 0.0 if one is None else one.heat * 0.5 ** ((now - one.at) / self._half_life_s)
 
-    def asked(self, question: str, now: float, times: int = 1) -> Change:
+    def asked(self, question: str, now: float, times: int = 1) -> HeatChange:
         """Count ``times`` asks. Promotes the question where it has become hot enough for a place."""
         heat = self.heat(question, now) + times
         one = self._questions.get(question)
@@ -74,26 +74,26 @@ class QuestionHeat:
             one = self._questions[question] = _Question(heat, now)
         one.heat, one.at = heat, now
         if one.stage is Stage.PROMOTED or heat < PROMOTE_AT:
-            return Change()
+            return HeatChange()
         promoted = self.promoted
         demoted: tuple[str, ...] = ()
         if len(promoted) >= self._places:
             coldest = min(promoted, key=lambda text: self.heat(text, now), default=None)
             if coldest is None or heat <= OVERTAKE * self.heat(coldest, now) + 1:
-                return Change()
+                return HeatChange()
             self._questions[coldest].stage = Stage.COUNTED
             demoted = (coldest,)
         one.stage = Stage.PROMOTED
-        return Change((question,), demoted)
+        return HeatChange((question,), demoted)
 
-    def cool(self, now: float) -> Change:
+    def cool(self, now: float) -> HeatChange:
         """Demote what has cooled, forget what is cold."""
         demoted = tuple(text for text in self.promoted if self.heat(text, now) < KEEP_ABOVE)
         for text in demoted:
             self._questions[text].stage = Stage.COUNTED
         for text in [text for text in self._questions if self.heat(text, now) < FORGET_BELOW]:
             del self._questions[text]
-        return Change(demoted=demoted)
+        return HeatChange(demoted=demoted)
 
     def discard(self, questions: Collection[str]) -> None:
         """These are no ad-hoc questions any more: somebody registered them."""

@@ -25,7 +25,7 @@ from stream_engine.data.wordings import HELD_OUT, draw_symbol
 from stream_engine.model.frame import BarArrays, RegionFrame
 from stream_engine.model.profile import EMBEDDED, AnswerClass, read_questions
 from stream_engine.model.render.builder import TokenBuilder
-from stream_engine.training.objective import Batch, Row, forward
+from stream_engine.training.objective import Row, TrainingBatch, forward
 from stream_engine.util.intervals import wilson
 
 TAUS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
@@ -34,7 +34,7 @@ _UNSEEN_SEED = 1_000_033
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class EvaluationRegion:
     """An instrument's bars as a session would hold them, between one and two windows."""
 
     name: str
@@ -43,7 +43,7 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class EvaluationWindow:
     """A region at one fill: its tokens, its fill in bars, the right word of each class.
 
     A class that the window says nothing about (volume, where no bar has any) has no right word.
@@ -59,7 +59,7 @@ class Window:
 class Judged:
     """One answer: top-1 word ("" where top-1 is no answer of the class), gap in logits, the right word."""
 
-    window: Window
+    window: EvaluationWindow
     word: str
     gap: float
     right: str
@@ -82,7 +82,7 @@ class Rate:
         )
 
 
-def windows_of(builder: TokenBuilder, regions: Sequence[Region]) -> list[Window]:
+def windows_of(builder: TokenBuilder, regions: Sequence[EvaluationRegion]) -> list[EvaluationWindow]:
     """Regions as served; one is rebuilt from its newest window where its bars leave the level range."""
     profile = builder.profile
     newest = [one.bars[len(one.bars) - profile.window_bars :] for one in regions]
@@ -95,24 +95,26 @@ def windows_of(builder: TokenBuilder, regions: Sequence[Region]) -> list[Window]
         if not frame.fits(bars.close).all():
             bars, frame = latest, RegionFrame.fit(region.symbol, latest)
         tokens = (*builder.prefix, *builder.anchor(frame), *builder.bars(frame, bars).ravel().tolist())
-        windows.append(Window(region.name, len(bars), tokens, words))
+        windows.append(EvaluationWindow(region.name, len(bars), tokens, words))
     return windows
 
 
-def regions_of(builder: TokenBuilder, name: str, symbol: str, bars: BarArrays, most: int) -> Iterator[Region]:
+def regions_of(
+    builder: TokenBuilder, name: str, symbol: str, bars: BarArrays, most: int
+) -> Iterator[EvaluationRegion]:
     """Up to `most` regions evenly over the series, every fill from one to two windows in turn."""
     profile = builder.profile
     fills = profile.region_bars - profile.window_bars + 1
     last = len(bars) - profile.region_bars
     for turn, start in enumerate(np.unique(np.linspace(0, last, most).astype(int)).tolist()):
         fill = profile.window_bars + (turn * 7) % fills
-        yield Region(name, symbol, bars[start : start + fill])
+        yield EvaluationRegion(name, symbol, bars[start : start + fill])
 
 
 def answer(
     network: LlamaForCausalLM,
     builder: TokenBuilder,
-    windows: Sequence[Window],
+    windows: Sequence[EvaluationWindow],
     one: AnswerClass,
     question: str | None,
     batch: int = 64,
@@ -149,7 +151,7 @@ def rate(judged: Sequence[Judged], tau: float) -> Rate:
 def agreement(
     network: LlamaForCausalLM,
     builder: TokenBuilder,
-    windows: Sequence[Window],
+    windows: Sequence[EvaluationWindow],
     one: AnswerClass,
     questions: Sequence[str],
 ) -> dict[str, float]:
@@ -166,7 +168,9 @@ def agreement(
     return dict(zip(questions, np.mean(same, axis=0).tolist(), strict=True))
 
 
-def _asked_together(network: LlamaForCausalLM, window: Window, entries: Sequence[tuple[int, ...]]) -> list[int]:
+def _asked_together(
+    network: LlamaForCausalLM, window: EvaluationWindow, entries: Sequence[tuple[int, ...]]
+) -> list[int]:
     """Top-1 token at the end of each entry."""
     row = Row([*window.tokens])
     for entry in entries:
@@ -175,7 +179,7 @@ def _asked_together(network: LlamaForCausalLM, window: Window, entries: Sequence
     tokens, positions, cut, branch, ends = (
         torch.tensor([column]) for column in (row.tokens, row.positions, row.cut, row.branch, row.answer_at)
     )
-    batch = Batch(tokens, positions, cut, branch, ends, unused, unused, unused, unused)
+    batch = TrainingBatch(tokens, positions, cut, branch, ends, unused, unused, unused, unused)
     with torch.inference_mode():
         logits, _ = forward(network, batch, torch.float32)
     return [int(top) for top in logits[0].argmax(dim=-1)]
@@ -187,18 +191,18 @@ def load_network(directory: Path) -> LlamaForCausalLM:
     return network.eval()
 
 
-def simulated_regions(builder: TokenBuilder, count: int, seed: int = _UNSEEN_SEED) -> list[Region]:
+def simulated_regions(builder: TokenBuilder, count: int, seed: int = _UNSEEN_SEED) -> list[EvaluationRegion]:
     """One region of each of `count` simulated instruments that no training step draws, every fill in turn."""
     profile, rng = builder.profile, np.random.default_rng(seed)
     bars = simulate(rng, count, profile.region_bars)
     fills = profile.region_bars - profile.window_bars + 1
     return [
-        Region("simulated", draw_symbol(rng), bars.series(row)[: profile.window_bars + row % fills])
+        EvaluationRegion("simulated", draw_symbol(rng), bars.series(row)[: profile.window_bars + row % fills])
         for row in range(count)
     ]
 
 
-def report(builder: TokenBuilder, network: LlamaForCausalLM, windows: Sequence[Window]) -> None:
+def report(builder: TokenBuilder, network: LlamaForCausalLM, windows: Sequence[EvaluationWindow]) -> None:
     """Print the tables of every class."""
     generic = builder.profile.generic_class
     print(f"{len(windows)} windows\ngeneric header, {generic.name}:")

@@ -26,7 +26,7 @@ from stream_engine.model.profile import EMBEDDED, PROFILE_FILE, QUESTIONS_FILE, 
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.model.render.tokenizer import CHAT_TEMPLATE, END, PAD, load_tokenizer, train_tokenizer
 from stream_engine.training.network import architecture, new_network
-from stream_engine.training.objective import BarHeads, Batch, forward, loss, make_batch
+from stream_engine.training.objective import BarHeads, TrainingBatch, forward, loss, make_batch
 
 CHECKPOINT_FILE = "checkpoint.pt"
 WEIGHTS_FILE = "model.safetensors"
@@ -134,7 +134,7 @@ def train(config: TrainConfig, progress: Callable[[Progress], None], stop_after:
     return config.out
 
 
-class Schedule(Protocol):
+class RateSchedule(Protocol):
     """What decides the learning rate of a run."""
 
     @property
@@ -147,7 +147,7 @@ class Schedule(Protocol):
     def final_share(self) -> float: ...
 
 
-def rate(config: Schedule, step: int) -> float:
+def rate(config: RateSchedule, step: int) -> float:
     """Learning rate: linear warm-up, then a cosine down to `final_share` of the peak."""
     if step < config.warmup:
         return config.peak_rate * (step + 1) / config.warmup
@@ -167,13 +167,15 @@ def prepare(config: TrainConfig) -> TokenBuilder:
     return TokenBuilder(profile, tokenizer)
 
 
-def evaluate_batch(network: LlamaForCausalLM, batch: Batch, kinds: tuple[str, ...]) -> dict[str, float]:
+def evaluate_batch(network: LlamaForCausalLM, batch: TrainingBatch, kinds: tuple[str, ...]) -> dict[str, float]:
     """Share of right top-1 answers of each entry kind, in fp32."""
     network.eval()
     right: dict[str, list[torch.Tensor]] = {kind: [] for kind in kinds}
     with torch.inference_mode():
         for part in range(0, len(batch.tokens), 32):
-            rows = Batch(*(getattr(batch, name)[part : part + 32] for name in Batch.__dataclass_fields__))
+            rows = TrainingBatch(
+                *(getattr(batch, name)[part : part + 32] for name in TrainingBatch.__dataclass_fields__)
+            )
             logits, _ = forward(network, rows, torch.float32)
             hit = logits.argmax(-1) == rows.answer
             for at, kind in enumerate(kinds):
@@ -207,7 +209,7 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _batch(config: TrainConfig, builder: TokenBuilder, stream: tuple[int, ...], series: int) -> Batch:
+def _batch(config: TrainConfig, builder: TokenBuilder, stream: tuple[int, ...], series: int) -> TrainingBatch:
     rng = np.random.default_rng([config.seed, *stream])
     bars = simulate(rng, series, builder.profile.region_bars)
     return make_batch(

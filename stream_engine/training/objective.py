@@ -23,7 +23,7 @@ _IGNORED = -100
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class TrainingBatch:
     """One training batch; `trunk` is prefix + anchor + bars, everything behind it is branches.
 
     tokens, positions, cut, branch: int64 [B, T]. `cut` is the last trunk cell that a token sees, `branch` its
@@ -76,7 +76,7 @@ def make_batch(
     boundaries: int,
     shares: tuple[float, ...],
     plain: bool = False,
-) -> Batch:
+) -> TrainingBatch:
     """Render each series as the live service would at `boundaries` fills between one and two windows.
 
     At each fill: the generic header, and one question of a class drawn by `shares` (one a class of the profile).
@@ -117,7 +117,7 @@ def make_batch(
         rows.append(row)
     length = -(-max(len(row.tokens) for row in rows) // 8) * 8
     bar_ok = np.stack([row.bar_ok for row in rows])
-    return Batch(
+    return TrainingBatch(
         tokens=_padded([row.tokens for row in rows], length),
         positions=_padded([row.positions for row in rows], length),
         cut=_padded([row.cut for row in rows], length),
@@ -171,7 +171,7 @@ def _padded(lists: list[list[int]], length: int, pad: int = 0) -> Tensor:
     return torch.tensor([one + [pad] * (length - len(one)) for one in lists])
 
 
-def tree_mask(batch: Batch) -> Tensor:
+def tree_mask(batch: TrainingBatch) -> Tensor:
     """Who sees whom, bool [B, 1, T, T]: trunk causal; a branch sees the trunk up to its boundary, and itself."""
     at = torch.arange(batch.tokens.shape[1])
     trunk = (batch.branch == 0)[:, None, :] & (at[None, None, :] <= batch.cut[:, :, None])
@@ -179,14 +179,14 @@ def tree_mask(batch: Batch) -> Tensor:
     return (trunk | (own & (batch.branch > 0)[:, :, None]))[:, None]
 
 
-def forward(network: LlamaForCausalLM, batch: Batch, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def forward(network: LlamaForCausalLM, batch: TrainingBatch, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Logits at the answers [B, A, vocabulary], hidden states of the bars below the last layer [B, F, width]."""
     last, below = hidden_states(network, batch.tokens, batch.positions, tree_mask(batch), dtype)
     rows = torch.arange(len(batch.tokens))[:, None]
     return network.lm_head(last[rows, batch.answer_at]), below[rows, batch.bar_at]
 
 
-def loss(logits: Tensor, bar_logits: Tensor, batch: Batch) -> Tensor:
+def loss(logits: Tensor, bar_logits: Tensor, batch: TrainingBatch) -> Tensor:
     """Mean cross-entropy of the answers plus that of the bar heads."""
     answers = functional.cross_entropy(logits.flatten(0, 1), batch.answer.flatten(), ignore_index=_IGNORED)
     bars = functional.cross_entropy(bar_logits.flatten(0, 2), batch.bar_labels.flatten(), ignore_index=_IGNORED)

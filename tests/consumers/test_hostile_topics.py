@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consumers.kafka.offsets import CommitPoint
-from consumers.kafka.source import Partition
+from consumers.kafka.source import SourcePartition
 from consumers.registry import registry as module
-from consumers.registry.registry import Registry
+from consumers.registry.registry import StandingTopic
 from consumers.registry.standing_records import StandingRecord, encode_standing
 from consumers.wire.open_bars import OpenBar, TradeBars
 from consumers.writers.answers import AnswerRecord
@@ -73,7 +73,7 @@ class Registered:
         self.said: list[ToEngine] = []
         self.skipped = Skipped(logging.getLogger(__name__))
         self.book = AnswerBook()
-        tail = SimpleNamespace(partitions=[Partition(KAFKA.standing_topic, 0)])
+        tail = SimpleNamespace(partitions=[SourcePartition(KAFKA.standing_topic, 0)])
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(module, "TopicTail", lambda *_: tail)
             patched.setattr(module, "open_producer", lambda *_: None)
@@ -81,7 +81,7 @@ class Registered:
             patched.setattr(module, "DeadLetterWriter", lambda *_, **__: letters)
             link = SimpleNamespace(drain=lambda: [], send=self.said.append)
             patched.setattr(module, "EngineLink", lambda *_: link)
-            self.registry = Registry(CONFIG, self.book, self.skipped)
+            self.registry = StandingTopic(CONFIG, self.book, self.skipped)
 
     def take(self, topic: str, key: bytes | None, value: bytes | None, headers: Any = ()) -> None:
         record = SimpleNamespace(

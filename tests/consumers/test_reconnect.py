@@ -14,7 +14,7 @@ import pytest
 
 from consumers.consumer import Consumer
 from consumers.kafka.offsets import CommitPoint
-from consumers.kafka.source import Change, Partition, SourceEvent
+from consumers.kafka.source import AssignmentChange, SourceEvent, SourcePartition
 from consumers.wire.reasons import RawRecord
 from consumers.writers.windows import StoredWindows
 from stream_engine.config import Config, EngineSettings, KafkaSettings, TransportSettings
@@ -24,7 +24,7 @@ from tests.integration.pipeline.conftest import make_engine
 from tests.integration.pipeline.relay import Relay
 
 PATIENCE_S = 60.0
-SOURCE = Partition("market.bars", 0)
+SOURCE = SourcePartition("market.bars", 0)
 START_S = 1_700_000_000
 
 
@@ -32,7 +32,7 @@ class Source:
     """One partition that grows as the test says; what is committed is ``point``."""
 
     def __init__(self) -> None:
-        self.changes = [SourceEvent(Change.ASSIGNED, SOURCE)]
+        self.changes = [SourceEvent(AssignmentChange.ASSIGNED, SOURCE)]
         self.log: list[RawRecord] = []
         self.point: CommitPoint | None = None
         self._next = 0
@@ -48,37 +48,37 @@ class Source:
         changes, self.changes = self.changes, []
         return changes
 
-    def committed(self, _: Partition) -> CommitPoint | None:
+    def committed(self, _: SourcePartition) -> CommitPoint | None:
         return self.point
 
-    def bounds(self, _: Partition) -> tuple[int, int]:
+    def bounds(self, _: SourcePartition) -> tuple[int, int]:
         return 0, len(self.log)
 
-    def seek(self, _: Partition, offset: int) -> bool:
+    def seek(self, _: SourcePartition, offset: int) -> bool:
         self._next = offset
         return True
 
-    def stopped(self) -> dict[Partition, str]:
+    def stopped(self) -> dict[SourcePartition, str]:
         return {}
 
-    def flow(self, partitions: set[Partition]) -> None:
+    def flow(self, partitions: set[SourcePartition]) -> None:
         self._flows = SOURCE in partitions
 
-    def poll(self, _: int, most: int) -> dict[Partition, list[RawRecord]]:
+    def poll(self, _: int, most: int) -> dict[SourcePartition, list[RawRecord]]:
         found = self.log[self._next : self._next + most] if self._flows else []
         self._next += len(found)
         return {SOURCE: found} if found else {}
 
-    def position(self, _: Partition) -> int:
+    def position(self, _: SourcePartition) -> int:
         return self._next
 
-    def commit(self, points: Mapping[Partition, CommitPoint]) -> None:
+    def commit(self, points: Mapping[SourcePartition, CommitPoint]) -> None:
         self.point = points[SOURCE]
 
-    def commits(self) -> list[dict[Partition, CommitPoint]]:
+    def commits(self) -> list[dict[SourcePartition, CommitPoint]]:
         return [{SOURCE: self.point}] if self.point is not None else []
 
-    def ends(self, _: Any) -> dict[Partition, int]:
+    def ends(self, _: Any) -> dict[SourcePartition, int]:
         return {}
 
     def sizes(self) -> dict[str, int]:
@@ -98,14 +98,14 @@ class Windows:
         self.pending = 0
         self._done: list[Any] = []
 
-    def write(self, source: Partition, _: Any, generation: int, offset: int) -> None:
+    def write(self, source: SourcePartition, _: Any, generation: int, offset: int) -> None:
         self._done.append((*source, generation, offset, 0))
 
     def confirmed(self) -> list[Any]:
         done, self._done = self._done, []
         return done
 
-    def deleting(self, _: Partition) -> bool:
+    def deleting(self, _: SourcePartition) -> bool:
         return False
 
     def acknowledged(self, *_: Any) -> None:

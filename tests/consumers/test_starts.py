@@ -10,7 +10,7 @@ import pytest
 
 from consumers.consumer import Consumer
 from consumers.engine_watch import EngineWatch
-from consumers.kafka.source import Change, Partition, SourceEvent, SourceUnavailable
+from consumers.kafka.source import AssignmentChange, SourceEvent, SourcePartition, SourceUnavailable
 from consumers.starts import LOOKUP_RETRY_S, MAX_LOADS
 from consumers.stream import StreamState
 from consumers.writers.windows import StoredWindows
@@ -35,32 +35,32 @@ class Source:
 
     def __init__(self) -> None:
         self.changes: list[SourceEvent] = []
-        self.looked_up: list[Partition] = []
+        self.looked_up: list[SourcePartition] = []
         self.silent = False
 
     def events(self) -> list[SourceEvent]:
         changes, self.changes = self.changes, []
         return changes
 
-    def committed(self, partition: Partition) -> None:
+    def committed(self, partition: SourcePartition) -> None:
         self.looked_up.append(partition)
         if self.silent:
             self.wait(partition)
             raise SourceUnavailable("no answer")
 
-    def bounds(self, _: Partition) -> tuple[int, int]:
+    def bounds(self, _: SourcePartition) -> tuple[int, int]:
         return 0, 5
 
     def seek(self, *_: Any) -> bool:
         return True
 
-    def poll(self, *_: Any) -> dict[Partition, Any]:
+    def poll(self, *_: Any) -> dict[SourcePartition, Any]:
         return {}
 
-    def ends(self, _: Any) -> dict[Partition, int]:
+    def ends(self, _: Any) -> dict[SourcePartition, int]:
         return {}
 
-    def stopped(self) -> dict[Partition, str]:
+    def stopped(self) -> dict[SourcePartition, str]:
         return {}
 
     def sizes(self) -> dict[str, int]:
@@ -69,7 +69,7 @@ class Source:
     def commits(self) -> list[Any]:
         return []
 
-    def position(self, _: Partition) -> int:
+    def position(self, _: SourcePartition) -> int:
         return 0
 
     def silent_since(self) -> None:
@@ -99,7 +99,9 @@ class Bench:
         return messages
 
     def assign(self, topic: str) -> None:
-        self.source.changes += [SourceEvent(Change.ASSIGNED, Partition(topic, n)) for n in range(MAX_LOADS)]
+        self.source.changes += [
+            SourceEvent(AssignmentChange.ASSIGNED, SourcePartition(topic, n)) for n in range(MAX_LOADS)
+        ]
 
     def turn(self, boot_id: str | None = None, link: bytes = b"") -> None:
         if boot_id is not None:
@@ -182,7 +184,7 @@ def test_a_broker_that_does_not_answer_is_asked_once_a_turn(bench: Bench, monkey
         monkeypatch.setattr(module, SimpleNamespace(monotonic=lambda: clock.now, time_ns=time.time_ns))
     bench.source.silent = True
 
-    def wait(_: Partition) -> None:
+    def wait(_: SourcePartition) -> None:
         clock.now += 5.0
 
     monkeypatch.setattr(bench.source, "wait", wait)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from consumers.kafka.offsets import CommitPoint, RebuildPlan
-from consumers.kafka.source import Partition
+from consumers.kafka.source import SourcePartition
 from consumers.stream import RETRY_MOST_S, PartitionStream, StreamState
 from consumers.wire.open_bars import TradeBars
 from consumers.wire.reasons import RawRecord
@@ -29,7 +29,7 @@ def ack(stream: PartitionStream, last: int, *rejected: Rejected) -> Ack:
 
 @pytest.fixture
 def stream() -> PartitionStream:
-    stream = PartitionStream(Partition("bars", 0))
+    stream = PartitionStream(SourcePartition("bars", 0))
     assert stream.begin(RebuildPlan(3, 5), 9) == Assign("bars", 0, 9, 3, 5)
     return stream
 
@@ -91,7 +91,7 @@ def test_a_reset_drops_what_is_in_flight_and_keeps_what_is_settled(stream: Parti
 
 
 def test_a_chosen_start_is_committed_before_any_record() -> None:
-    stream = PartitionStream(Partition("bars", 0))
+    stream = PartitionStream(SourcePartition("bars", 0))
     assert stream.due_point is None
     stream.begin(RebuildPlan(5, 5, chosen=True), 9)
     assert stream.due_point == CommitPoint(5, 5)
@@ -100,7 +100,7 @@ def test_a_chosen_start_is_committed_before_any_record() -> None:
 
 
 def test_a_start_in_a_topic_made_anew_is_committed_below_what_was_committed() -> None:
-    stream = PartitionStream(Partition("bars", 0))
+    stream = PartitionStream(SourcePartition("bars", 0))
     stream.begin(RebuildPlan(500, 500), 9)
     assert stream.due_point is None
     stream.reset(now=0.0)
@@ -133,7 +133,7 @@ def test_a_revoked_stream_ends(stream: PartitionStream) -> None:
     assert stream.revoke() == Revoke("bars", 0, 9)
     with pytest.raises(RuntimeError, match="cannot become"):
         stream.begin(RebuildPlan(0, 0), 11)
-    assert PartitionStream(Partition("bars", 1)).revoke() is None  # the engine never heard of it
+    assert PartitionStream(SourcePartition("bars", 1)).revoke() is None  # the engine never heard of it
 
 
 def test_live_records_are_counted_by_what_became_of_them(stream: PartitionStream) -> None:
@@ -159,7 +159,7 @@ def trades(bars: TradeBars, *prices: float | None, first: int = 5) -> list[Parse
 
 def test_trades_share_the_fate_of_the_bar_that_they_went_into() -> None:
     bars = TradeBars(60, True, "start")
-    stream = PartitionStream(Partition("trades", 0))
+    stream = PartitionStream(SourcePartition("trades", 0))
     stream.begin(RebuildPlan(5, 5), 9, bars)
     batch, letters = stream.accept(trades(bars, 1.0, None, 2.0, 3.0))
     assert ([record.offset for record in batch.records], [letter.raw.offset for letter in letters]) == ([8], [6])
@@ -173,7 +173,7 @@ def test_trades_share_the_fate_of_the_bar_that_they_went_into() -> None:
 
 def test_trades_of_a_bar_that_would_be_refused_are_each_refused_before_it_closes() -> None:
     bars = TradeBars(60, False, "start")
-    stream = PartitionStream(Partition("trades", 0))
+    stream = PartitionStream(SourcePartition("trades", 0))
     stream.begin(RebuildPlan(5, 5), 9, bars)
     letters = []
     for last, prices in ((7, (1.0, 2.0, 3.0)), (8, (4.0,))):
@@ -188,7 +188,7 @@ def test_trades_of_a_bar_that_would_be_refused_are_each_refused_before_it_closes
 
 def test_the_floor_includes_the_first_trade_of_an_open_bar() -> None:
     bars = TradeBars(60, False, "start")
-    stream = PartitionStream(Partition("trades", 0))
+    stream = PartitionStream(SourcePartition("trades", 0))
     stream.begin(RebuildPlan(5, 5), 9, bars)
     stream.accept(trades(bars, 1.0, 2.0, 3.0))
     stream.acknowledge(Ack("boot", "trades", 0, 9, 7, 8, applied=1))

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from consumers.kafka.source import Change, InstanceIdTaken, KafkaSource, Partition
+from consumers.kafka.source import AssignmentChange, InstanceIdTaken, KafkaSource, SourcePartition
 from stream_engine.config import ConfigError, KafkaSettings
 from tests.support.played_engine import PATIENCE_S, Bench
 
@@ -107,13 +107,13 @@ def test_an_id_that_kafka_would_refuse_is_named(instance: str) -> None:
 
 def test_two_members_have_half_of_each_topic_and_the_same_numbers(bench: Bench) -> None:
     sources = [KafkaSource(bench.settings, bench.settings.source_topics) for _ in range(2)]
-    owned: list[set[Partition]] = [set(), set()]
+    owned: list[set[SourcePartition]] = [set(), set()]
 
     def turn() -> None:
         for source, mine in zip(sources, owned, strict=True):
             source.poll(50, 1)
             for event in source.events():
-                (mine.add if event.change is Change.ASSIGNED else mine.discard)(event.partition)
+                (mine.add if event.change is AssignmentChange.ASSIGNED else mine.discard)(event.partition)
 
     try:
         deadline = time.monotonic() + PATIENCE_S

@@ -12,8 +12,8 @@ from loadgen import report
 from loadgen.closed_form import expected_latency, hit_rate
 from loadgen.counters import Counters
 from loadgen.results import Answered, PathTimes, Phase, Times, summarise
-from loadgen.runner import Load, Outcome
-from query_api.fast_path import Outcome as Outcomes
+from loadgen.runner import Load, LoadOutcome
+from query_api.fast_path import LoadOutcome as Outcomes
 from stream_engine.config import KafkaSettings
 from stream_engine.decision.gate import GateReason
 from stream_engine.decision.reading import Miss
@@ -134,7 +134,7 @@ def test_a_gate_that_never_fires_needs_no_fast_latency() -> None:
     assert one.expected_ms == pytest.approx(9.0)
 
 
-def shown(outcome: Outcome) -> str:
+def shown(outcome: LoadOutcome) -> str:
     console = Console(width=report.WIDTH, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     report.show(LOAD, outcome, console)
     console.file.close()
@@ -148,7 +148,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def test_the_document_repeats_the_run() -> None:
-    outcome = Outcome("embedded", PathTimes.by_path(answered("cold", 50.0)), (phase(),))
+    outcome = LoadOutcome("embedded", PathTimes.by_path(answered("cold", 50.0)), (phase(),))
     found = msgspec.json.decode(report.encode(LOAD, outcome))
     assert found["settings"]["topic"] == "bars"
     assert found["settings"]["seed"] == 1
@@ -163,7 +163,7 @@ def test_every_column_of_the_tables_shows_its_own_figure() -> None:
     baseline = PathTimes.by_path([Answered("cold", 50.0 + number, 40.0 + number, 0.0) for number in range(11)])
     one = phase(dataclasses.replace(COUNTED, wasted=60, fired=30), answered=fast, baseline=baseline)
     # h 36/96, realised rho 100/80 and its closed form 1.25/2.25, g 30/40; E[L] = .375 (.75 2 + .25 55) + .625 55
-    assert rows(shown(Outcome("embedded", baseline, (one,)))) == [
+    assert rows(shown(LoadOutcome("embedded", baseline, (one,)))) == [
         ["1", "1.250", "80", "103", "0.375", "0.285..0.475", "0.556", "0.625", "0.750", "40.09", "2.00"],
         ["idle", "cold", "11", "55.00", "59.00", "59.90", "45.00", "49.00", "49.90"],
         ["1", "fast", "100", "2.00", "2.00", "2.01", "0.50", "0.50", "0.50"],
@@ -172,14 +172,14 @@ def test_every_column_of_the_tables_shows_its_own_figure() -> None:
 
 def test_what_is_not_there_is_a_dash() -> None:
     nothing = phase(Counters(0, 0, 0, 0, 0, 0, 0), answered=[], errors={})
-    assert rows(shown(Outcome("embedded", {}, (nothing,))))[0] == ["1", "-", "0", "0", *["-"] * 7]
+    assert rows(shown(LoadOutcome("embedded", {}, (nothing,))))[0] == ["1", "-", "0", "0", *["-"] * 7]
 
 
 def test_the_lines_below_the_tables() -> None:
     late = [Answered("fast", 1.0, 0.5, late) for late in (*[0.25] * 99, 7.0)]
-    text = shown(Outcome("embedded", {}, (phase(answered=late),)))
+    text = shown(LoadOutcome("embedded", {}, (phase(answered=late),)))
     assert "late by 0.25 ms (p50), 0.32 ms (p99)" in text
     assert "3 of 103 queries without an answer: 503" in text
     assert "other data" not in text
-    more = shown(Outcome("embedded", {}, (phase(dataclasses.replace(COUNTED, commits=81)),)))
+    more = shown(LoadOutcome("embedded", {}, (phase(dataclasses.replace(COUNTED, commits=81)),)))
     assert "81 commits of 80 updates: other data" in more

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 
-from consumers.kafka.source import Change, KafkaSource, Partition
+from consumers.kafka.source import AssignmentChange, KafkaSource, SourcePartition
 from stream_engine.config import KafkaSettings
 
 
@@ -18,12 +18,12 @@ def main() -> None:
         bootstrap_servers=bootstrap, group_id=group, group_instance_id=instance, session_timeout_ms=60_000
     )
     source = KafkaSource(settings, topics)
-    owned: set[Partition] = set()
+    owned: set[SourcePartition] = set()
     told = None
     while True:
         source.poll(100, 1)
         for event in source.events():
-            (owned.add if event.change is Change.ASSIGNED else owned.discard)(event.partition)
+            (owned.add if event.change is AssignmentChange.ASSIGNED else owned.discard)(event.partition)
         now = {
             "generation": source._consumer.group_metadata().generation_id,
             "partitions": sorted(map(str, owned)),

@@ -11,7 +11,7 @@ from stream_engine.client.options import Options, url_option
 from stream_engine.client.shown import shown
 
 
-class MinOffset(click.ParamType[dict[str, int]]):
+class OffsetOption(click.ParamType[dict[str, int]]):
     """``PARTITION:OFFSET``."""
 
     name = "P:O"
@@ -35,7 +35,7 @@ class MinOffset(click.ParamType[dict[str, int]]):
 )
 @click.option("--max-age-ms", type=click.IntRange(0), help="Refuse data whose newest record is older.")
 @click.option("--min-version", type=click.IntRange(0), help="Refuse a session version below this one.")
-@click.option("--min-offset", type=MinOffset(), help="Only once this offset of this partition is applied: P:O.")
+@click.option("--min-offset", type=OffsetOption(), help="Only once this offset of this partition is applied: P:O.")
 @click.option("--wait-ms", type=click.IntRange(0), default=0, help="How long to wait for these bounds.")
 @click.option("--json", "as_json", is_flag=True, help="The answer as the API gives it, on one line.")
 @url_option

@@ -27,7 +27,7 @@ class Asked:
 
 
 @dataclass(slots=True)
-class PathTimes:
+class DemoTimes:
     """Answers of one path: the client's times in ms, and the service's own in ms."""
 
     client_ms: list[float] = field(default_factory=list)
@@ -48,8 +48,8 @@ class Asker:
     def __init__(self, client: httpx.Client) -> None:
         self._client = client
         self.automatic = 0
-        self.fast = PathTimes()
-        self.full = PathTimes()
+        self.fast = DemoTimes()
+        self.full = DemoTimes()
         self.compared = 0
         """Pairs of a fast and a full answer on the same version of the session."""
         self.agreed = 0

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from consumers.files.reader import FeedBar
 from stream_engine.cli.commands.live_view import spark
-from stream_engine.cli.demo.asking import Asked, Asker, PathTimes
+from stream_engine.cli.demo.asking import Asked, Asker, DemoTimes
 from stream_engine.client.sse import ServerEvent
 
 WIDTH = 112
@@ -143,7 +143,7 @@ def _told(asked: Asked) -> str:
     )
 
 
-def _times(times: PathTimes) -> tuple[str, str, str, str]:
+def _times(times: DemoTimes) -> tuple[str, str, str, str]:
     if not times.client_ms:
         return ("0", "-", "-", "-")
     client, service = times.p50()

@@ -9,7 +9,7 @@ import pytest
 from kafka.errors import InconsistentGroupProtocolError
 from kafka.structs import MemberState
 
-from consumers.kafka.source import SILENT_AFTER_S, Change, KafkaSource, Partition
+from consumers.kafka.source import SILENT_AFTER_S, AssignmentChange, KafkaSource, SourcePartition
 from stream_engine.config import KafkaSettings
 
 SETTINGS = KafkaSettings()
@@ -74,7 +74,7 @@ def test_another_version_in_the_group_is_waited_for(
     assert SETTINGS.group_id in warning
     source.poll(50, 1)
     (event,) = source.events()
-    assert (event.change, event.partition) == (Change.ASSIGNED, Partition(SETTINGS.bars_topic, 0))
+    assert (event.change, event.partition) == (AssignmentChange.ASSIGNED, SourcePartition(SETTINGS.bars_topic, 0))
 
 
 def test_a_group_that_is_slow_to_join_is_no_silent_broker(source: KafkaSource, clock: Any) -> None:

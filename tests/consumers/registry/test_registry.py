@@ -11,9 +11,9 @@ import pytest
 from kafka.errors import IllegalStateError, KafkaTimeoutError
 from kafka.future import Future
 
-from consumers.kafka.source import Partition
+from consumers.kafka.source import SourcePartition
 from consumers.registry import registry as module
-from consumers.registry.registry import Registry
+from consumers.registry.registry import StandingTopic
 from consumers.writers.answers import AnswerRecord
 from stream_engine.config import Config
 from stream_engine.messages import (
@@ -37,24 +37,24 @@ class Tail:
     """Records of the topics, as a test puts them into ``records``; all partitions end at 10."""
 
     def __init__(self, *_: Any) -> None:
-        self.partitions = [Partition(KAFKA.standing_topic, 0), Partition(KAFKA.answers_topic, 0)]
+        self.partitions = [SourcePartition(KAFKA.standing_topic, 0), SourcePartition(KAFKA.answers_topic, 0)]
         self.records: list[Any] = []
 
     def poll(self, _: int) -> list[Any]:
         records, self.records = self.records, []
         return records
 
-    def stopped(self) -> dict[Partition, str]:
+    def stopped(self) -> dict[SourcePartition, str]:
         return {}
 
-    def ends(self, partitions: Any) -> dict[Partition, int]:
+    def ends(self, partitions: Any) -> dict[SourcePartition, int]:
         return dict.fromkeys(partitions, 10)
 
     def reached(self, _: Any) -> bool:
         return True
 
-    def partitions_of(self, topic: str) -> list[Partition]:
-        return [Partition(topic, 0)]
+    def partitions_of(self, topic: str) -> list[SourcePartition]:
+        return [SourcePartition(topic, 0)]
 
 
 class Producer:
@@ -89,7 +89,7 @@ class Bench:
         link = SimpleNamespace(drain=self._drain, send=self.said.append)
         monkeypatch.setattr(module, "EngineLink", lambda *_: link)
         self.book = AnswerBook()
-        self.registry = Registry(CONFIG, self.book, Skipped(logging.getLogger(__name__)))
+        self.registry = StandingTopic(CONFIG, self.book, Skipped(logging.getLogger(__name__)))
 
     def _connect(self, *_: Any) -> Producer:
         self.producers.append(Producer())

@@ -9,7 +9,7 @@ import pytest
 from kafka.errors import IllegalStateError, KafkaTimeoutError, TopicAuthorizationFailedError
 
 from consumers.kafka.producer import WriteRefused
-from consumers.kafka.source import Partition
+from consumers.kafka.source import SourcePartition
 from consumers.writers import answers as module
 from consumers.writers.answers import AnswerSink
 from consumers.writers.dead_letter import Confirmation
@@ -17,7 +17,7 @@ from stream_engine.config import KafkaSettings
 from stream_engine.messages import AnswerChanged, AnswerGone, Evaluations
 from stream_engine.standing.answer_book import AnswerBook
 
-SOURCE = Partition("bars", 3)
+SOURCE = SourcePartition("bars", 3)
 
 
 class Future:

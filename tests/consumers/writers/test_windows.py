@@ -10,7 +10,7 @@ import pytest
 from kafka.errors import IllegalStateError, KafkaTimeoutError, TopicAuthorizationFailedError
 
 from consumers.kafka.producer import WriteRefused
-from consumers.kafka.source import Partition, SourceUnavailable
+from consumers.kafka.source import SourcePartition, SourceUnavailable
 from consumers.starts import Starts
 from consumers.stream import PartitionStream
 from consumers.writers import windows as module
@@ -21,7 +21,7 @@ from stream_engine.messages import Bar, Window, WindowBar, WindowUnits
 from stream_engine.util.skipped import Skipped
 
 SKIPPED = Skipped(logging.getLogger(__name__))
-SOURCE = Partition("market.bars", 1)
+SOURCE = SourcePartition("market.bars", 1)
 
 
 class Future:
@@ -74,7 +74,7 @@ def producer() -> Producer:
 def writer(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> WindowWriter:
     monkeypatch.setattr(module, "RETRY_AFTER_S", 0.0)
     made = WindowWriter(KafkaSettings(), lambda: producer)
-    for source in (SOURCE, Partition("market.bars", 0), Partition("market.trades", 1)):
+    for source in (SOURCE, SourcePartition("market.bars", 0), SourcePartition("market.trades", 1)):
         made.acknowledged(source, 100)
     return made
 
@@ -155,8 +155,8 @@ def test_what_waits_is_replaced_and_counts_for_both(writer: WindowWriter, produc
 
 def test_a_partition_that_left_keeps_no_window_waiting(writer: WindowWriter, producer: Producer) -> None:
     writer.write(SOURCE, window("A", 9), 7, 10)
-    writer.write(Partition("market.bars", 0), window("B", 9), 7, 10)
-    writer.write(Partition("market.trades", 1), window("C", 9), 7, 10)
+    writer.write(SourcePartition("market.bars", 0), window("B", 9), 7, 10)
+    writer.write(SourcePartition("market.trades", 1), window("C", 9), 7, 10)
     writer.forget(SOURCE)
     writer.confirmed()
     assert [key for key, _, _ in producer.sent] == [b"market.bars|B", b"market.trades|C"]
@@ -199,7 +199,7 @@ def test_what_an_earlier_topic_left_is_being_deleted_until_the_broker_has_confir
 ) -> None:
     writer.delete(SOURCE, b"market.bars|A")
     assert writer.deleting(SOURCE)
-    assert not writer.deleting(Partition("market.bars", 0))
+    assert not writer.deleting(SourcePartition("market.bars", 0))
     writer.confirmed()
     producer.futures[0].end(KafkaTimeoutError())
     writer.confirmed()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient
 
-from consumers.kafka.source import Partition
+from consumers.kafka.source import SourcePartition
 from consumers.writers.windows import WindowsTopicTooSmall, read_windows
 from stream_engine.util.skipped import Skipped
 
@@ -94,7 +94,7 @@ def test_windows_of_an_earlier_topic_of_that_name_are_deleted(make_pipeline: Cal
     pipeline.until_committed(topic, 300)
     pipeline.stop("consumer")
     pipeline.stop("engine")
-    source = Partition(topic, 0)
+    source = SourcePartition(topic, 0)
     assert {window.session for window in read_windows(pipeline.kafka, source, SKIPPED).windows} >= {"QUIET"}
 
     admin = KafkaAdminClient(bootstrap_servers=pipeline.kafka.bootstrap_servers)
@@ -116,4 +116,4 @@ def test_windows_of_an_earlier_topic_of_that_name_are_deleted(make_pipeline: Cal
 def test_a_windows_topic_with_too_few_partitions_is_named(make_pipeline: Callable[..., Any]) -> None:
     pipeline = make_pipeline()
     with pytest.raises(WindowsTopicTooSmall, match="kafka-topics --alter"):
-        read_windows(pipeline.kafka, Partition(pipeline.kafka.bars_topic, 5), SKIPPED)
+        read_windows(pipeline.kafka, SourcePartition(pipeline.kafka.bars_topic, 5), SKIPPED)

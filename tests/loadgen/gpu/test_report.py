@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from loadgen.gpu.fast_path import FastPath
+from loadgen.gpu.fast_path import ReadTimes
 from loadgen.gpu.preposition_energy import PrepositionEnergy
 from loadgen.gpu.report import WIDTH, encode, show
-from loadgen.gpu.results import Measured, Noise, Prefill, Spread
-from loadgen.gpu.run import Load, Outcome, Settings
+from loadgen.gpu.results import Noise, Prefill, Spread, StepTimes
+from loadgen.gpu.run import GpuRun, LoadTimes, Settings
 from loadgen.gpu.steps import Sizes
 
 
@@ -21,7 +21,7 @@ def spread(p50: float) -> Spread:
     return Spread(p50, p50 + 0.5, 30)
 
 
-STEPS = Measured(
+STEPS = StepTimes(
     decode=spread(2),
     launch=spread(1),
     prefill=Prefill({16: spread(14), 1024: spread(15)}, 0.75, 9.0),
@@ -37,17 +37,17 @@ STEPS = Measured(
     noise=Noise(12, 0.25, 0.125, 0.0625, 0),
 )
 SETTINGS = Settings("llama-70b", "nf4", "cuda", Sizes(2048, 16, 20), 30, 10.0)
-OUTCOME = Outcome(
+OUTCOME = GpuRun(
     "H200",
-    Load(60.0, 2.0, 36.8, 40.0, 4096),
+    LoadTimes(60.0, 2.0, 36.8, 40.0, 4096),
     STEPS,
-    FastPath(5.0, 6.0, 20_000),
+    ReadTimes(5.0, 6.0, 20_000),
     PrepositionEnergy("NVML", 100.0, 340.0, 80, 0.125),
     123.0,
 )
 
 
-def rows(outcome: Outcome) -> dict[str, tuple[str, ...]]:
+def rows(outcome: GpuRun) -> dict[str, tuple[str, ...]]:
     """Of the printed table: p50, p90, paper and unit by name."""
     console = Console(width=WIDTH, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     show(SETTINGS, outcome, console)
@@ -57,7 +57,7 @@ def rows(outcome: Outcome) -> dict[str, tuple[str, ...]]:
     return {name: tuple(values) for name, *values in cells}
 
 
-def document(outcome: Outcome) -> Any:
+def document(outcome: GpuRun) -> Any:
     return json.loads(encode(SETTINGS, outcome))
 
 

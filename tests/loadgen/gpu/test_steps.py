@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from loadgen.gpu import steps as gpu_steps
-from loadgen.gpu.results import Measured, Spread
+from loadgen.gpu.results import Spread, StepTimes
 from loadgen.gpu.steps import Sizes, Workbench, measure
 from stream_engine.model.backbones import model_runner
 from stream_engine.model.backbones.backbone import Backbone, StepLogits
@@ -112,7 +112,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Planted:
 
 
 @pytest.fixture
-def measured(planted: Planted) -> Measured:
+def measured(planted: Planted) -> StepTimes:
     bench = Workbench(cast(Backbone, planted), SIZES, clock=planted.clock)
     return measure(bench, 4, planted.told)
 
@@ -121,7 +121,7 @@ def milliseconds(*seconds: float) -> float:
     return pytest.approx(sum(seconds) * 1e3, abs=1e-6)  # type: ignore[return-value]
 
 
-def test_each_row_holds_the_cost_of_its_own_step_and_nothing_else(measured: Measured) -> None:
+def test_each_row_holds_the_cost_of_its_own_step_and_nothing_else(measured: StepTimes) -> None:
     step = LAUNCH + PASS
     expected = {
         "decode": milliseconds(step, APPENDED, ROW),
@@ -141,12 +141,12 @@ def test_each_row_holds_the_cost_of_its_own_step_and_nothing_else(measured: Meas
     assert {spread.repeats for spread in found.values()} == {4}
 
 
-def test_what_follows_from_the_rows(measured: Measured) -> None:
+def test_what_follows_from_the_rows(measured: StepTimes) -> None:
     assert measured.restore_ms == pytest.approx((BRANCHED + 11 * COPIED - APPENDED) * 1e3)
     assert measured.fused_extra_ms == pytest.approx((7 * BRANCHED + ROW) * 1e3)
 
 
-def test_the_slope_of_the_appends_is_the_cost_of_a_token(measured: Measured) -> None:
+def test_the_slope_of_the_appends_is_the_cost_of_a_token(measured: StepTimes) -> None:
     prefill = measured.prefill
     assert {count: spread.p50 for count, spread in prefill.lengths.items()} == {
         count: milliseconds(LAUNCH, PASS, count * APPENDED, ROW) for count in (16, 32, 64, 128, 256, 512, 1024)
@@ -155,12 +155,12 @@ def test_the_slope_of_the_appends_is_the_cost_of_a_token(measured: Measured) -> 
     assert prefill.intercept_ms == pytest.approx((LAUNCH + PASS + ROW) * 1e3)
 
 
-def test_a_truncation_is_one_view(measured: Measured, planted: Planted) -> None:
+def test_a_truncation_is_one_view(measured: StepTimes, planted: Planted) -> None:
     assert measured.truncate_us == pytest.approx(VIEW * 1e6)
     assert all(first == 0 and 0 < count <= 600 for first, count in planted.views)
 
 
-def test_all_three_ways_to_an_answer_compute_the_same_entry(measured: Measured, planted: Planted) -> None:
+def test_all_three_ways_to_an_answer_compute_the_same_entry(measured: StepTimes, planted: Planted) -> None:
     (cold,) = planted.entries["cold"]
     assert len(cold) == 12
     assert planted.entries["fall-through"] == planted.entries["fall-through, question new"] == {cold}
@@ -168,7 +168,7 @@ def test_all_three_ways_to_an_answer_compute_the_same_entry(measured: Measured, 
     assert planted.entries["commit"] == planted.entries["decode"] == set()
 
 
-def test_noise_is_told_by_the_way_it_came(measured: Measured) -> None:
+def test_noise_is_told_by_the_way_it_came(measured: StepTimes) -> None:
     noise = measured.noise
     assert (noise.fused, noise.chunks, noise.reused) == pytest.approx((FUSED, CHUNKS, REUSED), abs=1e-6)
     assert noise.largest == noise.reused

@@ -13,14 +13,14 @@ from rich.table import Table
 
 from stream_engine.calibrate.choose import Chosen
 from stream_engine.calibrate.report import report
-from stream_engine.calibrate.run import Outcome
+from stream_engine.calibrate.run import CalibrationRun
 from stream_engine.calibrate.selection import Grid
-from stream_engine.decision.calibration import Calibration, ClassCalibration, Identity, Measured
+from stream_engine.decision.calibration import Calibration, ClassCalibration, Identity, MeasuredGate
 from stream_engine.model.render.fast_set import SurfaceForm
 
 IDENTITY = Identity("m", "0" * 64, "", "", {}, 32, 64, "float32", "none")
-SIMULATED = Measured("simulated", 900, 700, 21, 0.7778, 0.03, 0.0197, 0.0454, 0.0512, 0.91)
-RECORDED = Measured("recorded", 400, 300, 6, 0.75, 0.02, 0.0092, 0.0429, 0.0601, 0.88)
+SIMULATED = MeasuredGate("simulated", 900, 700, 21, 0.7778, 0.03, 0.0197, 0.0454, 0.0512, 0.91)
+RECORDED = MeasuredGate("recorded", 400, 300, 6, 0.75, 0.02, 0.0092, 0.0429, 0.0601, 0.88)
 TREND = ClassCalibration(2.5, "by hand", True, (SIMULATED, RECORDED), smallest=1.5, provable=2.25)
 VOLUME = ClassCalibration(0.5, "own distribution only", True)
 
@@ -38,7 +38,7 @@ def gaps(sample: str, **counts: int) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def outcome(make_pairs: Callable[..., pl.DataFrame]) -> Outcome:
+def outcome(make_pairs: Callable[..., pl.DataFrame]) -> CalibrationRun:
     pairs = make_pairs(
         *gaps("pilot", unsure=9, divergence=9),
         *gaps("simulated", right=10, wrong=2, unsure=1, divergence=5, held=2),
@@ -55,10 +55,10 @@ def outcome(make_pairs: Callable[..., pl.DataFrame]) -> Outcome:
         "volume": {"rising": (SurfaceForm(10, "rising"),)},
     }
     calibration = Calibration(IDENTITY, 0.05, 0.1, "2026-01-02T00:00:00Z", (), {"trend": TREND, "volume": VOLUME})
-    return Outcome(calibration, pairs, chosen, pl.DataFrame(), "trend", forms)
+    return CalibrationRun(calibration, pairs, chosen, pl.DataFrame(), "trend", forms)
 
 
-def table(outcome: Outcome, title: str) -> tuple[str, list[dict[str, str]]]:
+def table(outcome: CalibrationRun, title: str) -> tuple[str, list[dict[str, str]]]:
     """The title of the table that begins so, and its rows by heading."""
     found = next(part for part in report(outcome) if isinstance(part, Table) and str(part.title).startswith(title))
     cells = [[str(cell) for cell in column.cells] for column in found.columns]
@@ -66,7 +66,7 @@ def table(outcome: Outcome, title: str) -> tuple[str, list[dict[str, str]]]:
     return str(found.title), [dict(zip(headings, row, strict=True)) for row in zip(*cells, strict=True)]
 
 
-def test_the_gate_of_each_sample(outcome: Outcome) -> None:
+def test_the_gate_of_each_sample(outcome: CalibrationRun) -> None:
     title, rows = table(outcome, "trend")
     assert title == "trend, from the generic header: tau = 2.5"
     assert rows == [
@@ -89,7 +89,7 @@ def test_the_gate_of_each_sample(outcome: Outcome) -> None:
     ]
 
 
-def test_causes_are_of_false_accepts_past_tau_and_none_of_the_pilots(outcome: Outcome) -> None:
+def test_causes_are_of_false_accepts_past_tau_and_none_of_the_pilots(outcome: CalibrationRun) -> None:
     title, rows = table(outcome, "False accepts")
     assert "(its gap < 2)" in title
     assert rows == [
@@ -98,7 +98,7 @@ def test_causes_are_of_false_accepts_past_tau_and_none_of_the_pilots(outcome: Ou
     ]
 
 
-def test_accuracy_of_all_windows_of_those_past_tau_and_of_the_surest(outcome: Outcome) -> None:
+def test_accuracy_of_all_windows_of_those_past_tau_and_of_the_surest(outcome: CalibrationRun) -> None:
     """Right of judged: 10 of 15 (5 have no truth), past tau 10 of 13; the 19 largest gaps leave out one of the two
     that are held back."""
     _, rows = table(outcome, "Right against")
@@ -116,7 +116,7 @@ def test_accuracy_of_all_windows_of_those_past_tau_and_of_the_surest(outcome: Ou
     assert volume["past tau"].startswith("0.6667\n")
 
 
-def test_the_fast_set_word_by_word(outcome: Outcome) -> None:
+def test_the_fast_set_word_by_word(outcome: CalibrationRun) -> None:
     title, rows = table(outcome, "Fast-answer set")
     assert title == "Fast-answer set: 4 tokens"
     assert rows == [
@@ -126,7 +126,7 @@ def test_the_fast_set_word_by_word(outcome: Outcome) -> None:
     ]
 
 
-def test_what_is_promised(outcome: Outcome) -> None:
+def test_what_is_promised(outcome: CalibrationRun) -> None:
     console = Console(file=io.StringIO(), width=1000)
     for part in report(outcome):
         console.print(part)

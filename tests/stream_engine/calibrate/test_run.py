@@ -19,8 +19,8 @@ from stream_engine.calibrate.run import (
     CURVE_FILE,
     CURVE_TABLE,
     PAIRS_FILE,
+    CalibrationRun,
     NothingToCalibrate,
-    Outcome,
     Plan,
     collect,
     run,
@@ -48,19 +48,19 @@ def told() -> list[tuple[str, int, int]]:
 
 
 @pytest.fixture(scope="module")
-def outcome(series: Series, told: list[tuple[str, int, int]]) -> Outcome:
+def outcome(series: Series, told: list[tuple[str, int, int]]) -> CalibrationRun:
     return run(SETTINGS, [series], PLAN, lambda what, done, total: told.append((what, done, total)))
 
 
 @pytest.fixture(scope="module")
-def folder(outcome: Outcome, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(outcome: CalibrationRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out: Path = tmp_path_factory.mktemp("calibration") / "made"
     outcome.save(out)
     save_plots(out, outcome.calibration, outcome.curve, outcome.generic)
     return out
 
 
-def test_every_window_is_in_the_sample_that_it_should_be(outcome: Outcome, builder: TokenBuilder) -> None:
+def test_every_window_is_in_the_sample_that_it_should_be(outcome: CalibrationRun, builder: TokenBuilder) -> None:
     trend = outcome.pairs.filter(pl.col("class") == outcome.generic)
     counts = dict(trend.group_by("sample").len().iter_rows())
     assert counts == {PILOT: 3, SIMULATED: 30, EARLIER: 6, LATER: 6}
@@ -70,13 +70,13 @@ def test_every_window_is_in_the_sample_that_it_should_be(outcome: Outcome, build
     assert trend["right"].mean() > 0.7, "the model was made for this"
 
 
-def test_progress_is_told_to_the_end(outcome: Outcome, told: list[tuple[str, int, int]]) -> None:
+def test_progress_is_told_to_the_end(outcome: CalibrationRun, told: list[tuple[str, int, int]]) -> None:
     assert told[0] == ("simulated series", 0, 33)
     assert ("simulated series", 33, 33) in told
     assert told[-1] == ("recorded", 12, 12)
 
 
-def test_the_file_names_what_it_was_made_of(outcome: Outcome, folder: Path, builder: TokenBuilder) -> None:
+def test_the_file_names_what_it_was_made_of(outcome: CalibrationRun, folder: Path, builder: TokenBuilder) -> None:
     calibration = Calibration.load(folder / CALIBRATION_FILE)
     assert calibration == outcome.calibration
     simulated, recorded = calibration.series
@@ -93,7 +93,7 @@ def test_the_file_names_what_it_was_made_of(outcome: Outcome, folder: Path, buil
     assert sum(len(forms) for words in outcome.forms.values() for forms in words.values()) == len(builder.answers)
 
 
-def test_pairs_curve_and_plots_are_written(outcome: Outcome, folder: Path) -> None:
+def test_pairs_curve_and_plots_are_written(outcome: CalibrationRun, folder: Path) -> None:
     assert pl.read_parquet(folder / PAIRS_FILE).equals(outcome.pairs)
     assert pl.read_parquet_metadata(folder / PAIRS_FILE)["full_gap"] == "the full path's own gap, in logits"
     assert pl.read_parquet(folder / CURVE_FILE).equals(outcome.curve)
@@ -125,7 +125,7 @@ def _ask(engine: Engine, series: Series) -> list[Answer]:
     return replies
 
 
-def test_the_report_says_tau_guarantee_and_accuracy(outcome: Outcome, builder: TokenBuilder) -> None:
+def test_the_report_says_tau_guarantee_and_accuracy(outcome: CalibrationRun, builder: TokenBuilder) -> None:
     text_file = io.StringIO()
     console = Console(file=text_file, width=100)
     for part in report(outcome):

@@ -12,8 +12,8 @@ from stream_engine.data.wordings import HELD_OUT
 from stream_engine.model.profile import EMBEDDED, read_questions
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.training.evaluate import (
+    EvaluationWindow,
     Judged,
-    Window,
     agreement,
     answer,
     load_network,
@@ -29,12 +29,12 @@ UNSEEN_SEED = 90_210
 
 
 @cache
-def windows() -> tuple[Window, ...]:
+def windows() -> tuple[EvaluationWindow, ...]:
     """One window of each of 330 simulated instruments that no training step drew, ten at every fill."""
     return tuple(windows_of(BUILDER, simulated_regions(BUILDER, 330, UNSEEN_SEED)))
 
 
-def asked_of(name: str, question: str | None, among: tuple[Window, ...]) -> tuple[Judged, ...]:
+def asked_of(name: str, question: str | None, among: tuple[EvaluationWindow, ...]) -> tuple[Judged, ...]:
     torch.set_num_threads(1)
     one = next(one for one in PROFILE.classes if one.name == name)
     return tuple(answer(load_network(EMBEDDED), BUILDER, among, one, question))

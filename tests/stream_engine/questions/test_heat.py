@@ -5,21 +5,21 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_engine.questions.heat import CANDIDATES, KEEP_ABOVE, PROMOTE_AT, Change, QuestionHeat
+from stream_engine.questions.heat import CANDIDATES, KEEP_ABOVE, PROMOTE_AT, HeatChange, QuestionHeat
 
 HALF_LIFE = 100.0
 
 
-def ask(heat: QuestionHeat, question: str, times: int, now: float = 0.0) -> list[Change]:
+def ask(heat: QuestionHeat, question: str, times: int, now: float = 0.0) -> list[HeatChange]:
     return [heat.asked(question, now) for _ in range(times)]
 
 
 def test_three_quick_asks_promote_and_silence_demotes() -> None:
     heat = QuestionHeat(2, HALF_LIFE)
-    assert ask(heat, "q", 3) == [Change(), Change(), Change(promoted=("q",))]
+    assert ask(heat, "q", 3) == [HeatChange(), HeatChange(), HeatChange(promoted=("q",))]
     assert heat.promoted == ("q",)
-    assert heat.cool(1.5 * HALF_LIFE) == Change()
-    assert heat.cool(1.7 * HALF_LIFE) == Change(demoted=("q",))
+    assert heat.cool(1.5 * HALF_LIFE) == HeatChange()
+    assert heat.cool(1.7 * HALF_LIFE) == HeatChange(demoted=("q",))
     assert heat.promoted == ()
     assert not heat.empty
     heat.cool(10 * HALF_LIFE)
@@ -36,14 +36,14 @@ def test_an_ask_counts_half_after_a_half_life() -> None:
 def test_a_full_place_goes_only_to_one_that_is_much_hotter() -> None:
     heat = QuestionHeat(1, HALF_LIFE)
     ask(heat, "a", 4)
-    assert ask(heat, "b", 7)[-1] == Change()  # 7 = 1.5 * 4 + 1
-    assert ask(heat, "b", 1) == [Change(promoted=("b",), demoted=("a",))]
+    assert ask(heat, "b", 7)[-1] == HeatChange()  # 7 = 1.5 * 4 + 1
+    assert ask(heat, "b", 1) == [HeatChange(promoted=("b",), demoted=("a",))]
     assert heat.promoted == ("b",)
 
 
 def test_no_places_promote_nothing() -> None:
     heat = QuestionHeat(0, HALF_LIFE)
-    assert ask(heat, "q", 50) == [Change()] * 50
+    assert ask(heat, "q", 50) == [HeatChange()] * 50
 
 
 def test_what_was_registered_counts_no_more() -> None:
@@ -58,7 +58,7 @@ def test_a_flood_of_different_questions_is_bounded_and_displaces_nothing() -> No
     heat = QuestionHeat(2, HALF_LIFE)
     ask(heat, "q", 3)
     for number in range(10 * CANDIDATES):
-        assert heat.asked(f"flood {number}", 1.0) == Change()
+        assert heat.asked(f"flood {number}", 1.0) == HeatChange()
     assert heat.promoted == ("q",)
     assert len(heat._questions) <= CANDIDATES
 

@@ -12,13 +12,21 @@ from stream_engine.data.recorded import recorded_series
 from stream_engine.data.statistics import right_words
 from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.render.builder import TokenBuilder
-from stream_engine.training.evaluate import Judged, Window, answer, load_network, rate, regions_of, windows_of
+from stream_engine.training.evaluate import (
+    EvaluationWindow,
+    Judged,
+    answer,
+    load_network,
+    rate,
+    regions_of,
+    windows_of,
+)
 
 SAMPLES = Path(__file__).parents[4] / "shared" / "data"
 
 
 def test_the_gate_needs_a_gap_and_a_word_of_the_class() -> None:
-    window = Window("x", 32, (), {"trend": "up"})
+    window = EvaluationWindow("x", 32, (), {"trend": "up"})
     judged = [
         Judged(window, word, gap, "up") for word, gap in (("up", 3.0), ("down", 2.5), ("", 9.0), ("up", 2.0))
     ]

@@ -12,7 +12,7 @@ from stream_engine.model.frame import RegionFrame
 from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.training.network import architecture, new_network, waves
-from stream_engine.training.objective import BarHeads, Batch, forward, loss, make_batch, tree_mask
+from stream_engine.training.objective import BarHeads, TrainingBatch, forward, loss, make_batch, tree_mask
 
 BUILDER = TokenBuilder.load(EMBEDDED)
 SHARES = tuple(1.0 / len(BUILDER.profile.classes) for _ in BUILDER.profile.classes)
@@ -20,7 +20,7 @@ SERIES = simulate(np.random.default_rng(5), 3, 64)
 
 
 @pytest.fixture(scope="module")
-def batch() -> Batch:
+def batch() -> TrainingBatch:
     return make_batch(BUILDER, SERIES, np.random.default_rng(6), 4, SHARES)
 
 
@@ -30,7 +30,7 @@ def network():  # type: ignore[no-untyped-def]
     return new_network(BUILDER, architecture(BUILDER, width=64, layers=2, feed_forward=96), seed=1)
 
 
-def paths(batch: Batch, row: int) -> list[list[int]]:
+def paths(batch: TrainingBatch, row: int) -> list[list[int]]:
     """Each supervised answer's own token sequence, read back along its branch."""
     found = []
     for at in batch.answer_at[row].tolist():
@@ -40,7 +40,7 @@ def paths(batch: Batch, row: int) -> list[list[int]]:
     return found
 
 
-def test_every_answer_ends_a_sequence_that_a_plain_forward_agrees_on(batch: Batch, network) -> None:  # type: ignore[no-untyped-def]
+def test_every_answer_ends_a_sequence_that_a_plain_forward_agrees_on(batch: TrainingBatch, network) -> None:  # type: ignore[no-untyped-def]
     logits, hidden = forward(network, batch, torch.float32)
     assert hidden.shape == (3, 33, 64)
     for row in range(3):
@@ -49,7 +49,7 @@ def test_every_answer_ends_a_sequence_that_a_plain_forward_agrees_on(batch: Batc
             assert torch.allclose(plain, logits[row, at], atol=1e-4)
 
 
-def test_generic_answers_are_the_trend_of_the_last_window(batch: Batch) -> None:
+def test_generic_answers_are_the_trend_of_the_last_window(batch: TrainingBatch) -> None:
     frame_tokens = [
         BUILDER.bars(RegionFrame.fit("any", SERIES.series(row)), SERIES.series(row)).ravel().tolist()
         for row in range(3)
@@ -69,7 +69,7 @@ def test_generic_answers_are_the_trend_of_the_last_window(batch: Batch) -> None:
             assert BUILDER.answers[int(batch.answer[row, at])] == ("trend", word)
 
 
-def test_a_branch_sees_no_other_branch_and_no_later_bar(batch: Batch) -> None:
+def test_a_branch_sees_no_other_branch_and_no_later_bar(batch: TrainingBatch) -> None:
     mask = tree_mask(batch)[:, 0]
     for row in range(3):
         for at in batch.answer_at[row].tolist():
@@ -100,7 +100,7 @@ def test_bars_learn_nothing_about_volume_where_there_is_none() -> None:
     assert supervised[1, :, names.index("volume")].any()
 
 
-def test_loss_ignores_what_is_not_supervised(batch: Batch, network) -> None:  # type: ignore[no-untyped-def]
+def test_loss_ignores_what_is_not_supervised(batch: TrainingBatch, network) -> None:  # type: ignore[no-untyped-def]
     heads = BarHeads(64, len(SHARES), 3)
     logits, hidden = forward(network, batch, torch.float32)
     value = loss(logits, heads(hidden), batch)
