@@ -13,9 +13,10 @@ from loadgen.closed_form import expected_latency, hit_rate
 from loadgen.counters import Counters
 from loadgen.results import Answered, PathTimes, Phase, Times, summarise
 from loadgen.runner import Load, LoadOutcome
-from query_api.fast_path import LoadOutcome as Outcomes
+from query_api.fast_path import UNREADABLE
 from stream_engine.config import KafkaSettings
 from stream_engine.decision.gate import GateReason
+from stream_engine.decision.judge import Outcome as Outcomes
 from stream_engine.decision.reading import Miss
 from stream_engine.util.intervals import wilson
 
@@ -75,9 +76,8 @@ def test_counters_are_read_and_subtracted() -> None:
 def test_read_are_all_outcomes_that_had_a_valid_distribution_and_no_others() -> None:
     """Whatever the gate made of it: each of its reasons, and an answer below it that the caller asked for."""
     found = {reason.value for reason in GateReason} | {Outcomes.BELOW_GATE.value}
-    others = (
-        {one.value for one in (*Outcomes, *Miss)} - found - {Outcomes.NOT_FRESH.value}
-    )  # no bounds are asked for
+    ends = {outcome.value for outcome in (*Outcomes, *Miss)} | {UNREADABLE}
+    others = ends - found - {Outcomes.NOT_FRESH.value}  # no bounds are asked for
     text = "\n".join(
         f'query_api_fast_path_total{{outcome="{name}"}} {value}'
         for names, value in ((found, 1), (others, 100))
