@@ -307,7 +307,7 @@ def test_a_waiting_check_is_no_sign_of_trouble(fed: Callable[..., Any]) -> None:
     """Readiness is about queries and commits; the queue of checks has a gauge of its own."""
     bench = fed(bars=40, risk=ALL)
     bench.engine.verification.offer(check_of(bench))
-    told = status(bench.engine, 0.0, 1, {}, 0)
+    told = status(bench.engine, 0.0, 1, {}, 0, {})
     assert (told.oldest_work_s, told.gauges["queue_checks"], told.calibration.waiting) == (0.0, 1, 1)
     assert told.calibration.model == bench.builder.profile.name
     assert [one.class_ for one in told.calibration.classes] == ["trend"]

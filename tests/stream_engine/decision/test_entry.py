@@ -29,12 +29,14 @@ def test_equal_keys_are_equal_tokens(builder: TokenBuilder) -> None:
     assert one.key == other.key
     assert one.tokens == other.tokens == builder.query_entry("What is the trend?")
     assert (one.every_commit, other.every_commit) == (False, True)
+    assert one.class_name == "trend"
 
 
 def test_every_question_ends_with_the_generic_header(builder: TokenBuilder) -> None:
     generic = generic_entry(builder)
     assert generic.key == GENERIC_KEY
     assert generic.kind is EntryKind.GENERIC
+    assert generic.class_name == builder.profile.generic_class.name == "trend"
     question = standing_entry(builder, "Is it rising?", "trend", False)
     assert question.tokens[-len(generic.tokens) :] == generic.tokens
     assert len(question.tokens) > len(generic.tokens)
@@ -50,6 +52,7 @@ def test_the_envelope_has_no_answers(builder: TokenBuilder) -> None:
     envelope = envelope_entry(builder)
     assert envelope.kind is EntryKind.ENVELOPE
     assert envelope.class_name is None
+    assert envelope.tokens == builder.tool_envelope
     assert envelope.key not in (GENERIC_KEY, entry_key("tool?"))
 
 

@@ -20,5 +20,10 @@ def test_confidence_is_the_probability_of_the_top_token() -> None:
     assert distribution(logits).confidence == pytest.approx(expected)
 
 
+def test_all_of_a_distribution_is_kept_at_its_position() -> None:
+    found = distribution([0.3, 2.0, -1.0, 1.5])
+    assert ReadyDistribution.at(7, found) == found
+
+
 def test_confidence_never_passes_one_by_rounding() -> None:
     assert ReadyDistribution(0, 1, 40.0, 50.000001, 50.0, 1.0, 1).confidence == 1.0

@@ -108,6 +108,15 @@ def test_commits_join_every_third_query_step_and_the_count_starts_anew_without_q
     assert [joined() for _ in range(3)] == [False, False, True]
 
 
+def test_commits_join_as_often_as_they_are_asked_to(clock: Clock) -> None:
+    scheduler = Scheduler(4, clock)
+    scheduler.add_commit("B")
+    scheduler.queries.append(work("A"))
+    steps = [scheduler.select() for _ in range(8)]
+    joined = [step is not None and bool(step.commits) for step in steps]
+    assert joined == [False, False, False, True] * 2
+
+
 def test_records_of_one_session_wait_together(scheduler: Scheduler, clock: Clock) -> None:
     first = scheduler.add_commit("A")
     clock.now += 5
@@ -115,16 +124,18 @@ def test_records_of_one_session_wait_together(scheduler: Scheduler, clock: Clock
     assert scheduler.oldest_s() == 5.0
 
 
-def test_records_that_come_during_a_commit_are_the_next_one(scheduler: Scheduler) -> None:
+def test_records_that_come_during_a_commit_are_the_next_one(scheduler: Scheduler, clock: Clock) -> None:
     commit = scheduler.add_commit("A")
     scheduler.add_commit("B")
     commit.taken, commit.records, commit.started = commit.records, [], True
     record = (Record("A", 1, 0, ()), OpenBatch(1, 1))
     scheduler.add_commit("A").records.append(record)
+    clock.now += 5
     scheduler.commit_done(commit)
     assert list(scheduler.commits) == ["B", "A"]  # behind what waits already
     following = scheduler.commits["A"]
     assert (following.records, following.taken, following.started) == ([record], [], False)
+    assert following.since == clock.now
     scheduler.commit_done(following)
 
 
@@ -145,6 +156,12 @@ def test_background_work_is_never_old(scheduler: Scheduler, clock: Clock) -> Non
     assert scheduler.oldest_s() == 0.0
     scheduler.add_query(work("A", since=1_090.0))
     assert scheduler.oldest_s() == pytest.approx(10.0)
+
+
+def test_what_fills_the_headroom_to_the_last_cell_rides() -> None:
+    chosen = riders(entry(3), entry(4, "q"), headroom=7)
+    assert [len(one.tokens) for one in chosen.riding] == [3, 4]
+    assert len(riders(entry(7), headroom=7).riding) == 1
 
 
 def test_what_fits_rides() -> None:
