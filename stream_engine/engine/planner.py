@@ -27,6 +27,9 @@ from stream_engine.state.scheduler import (
 )
 from stream_engine.util.timestamps import rfc3339
 
+NAMED_LATE_BARS = 10
+"""Bars of one record that its rejection names: it may hold thousands, and a message's texts have a bound."""
+
 
 @dataclass(slots=True)
 class PlannedSession:
@@ -190,8 +193,9 @@ class Planner:
         for record, batch in commit.taken:
             change = session.apply(record)
             if change.late:
-                times = ", ".join(rfc3339(stored.bar.time_us) for stored in change.late)
-                detail = f"older than the region's first bar: bar time {times}"
+                times = ", ".join(rfc3339(stored.bar.time_us) for stored in change.late[:NAMED_LATE_BARS])
+                more = f" and {unnamed} others" if (unnamed := len(change.late) - NAMED_LATE_BARS) > 0 else ""
+                detail = f"older than the region's first bar: bar time {times}{more}"
                 batch.rejected.append(Rejected(record.offset, "late", detail))
                 batch.late += len(change.late) == len(record.bars)
                 self._counters["late_bars_total"] += len(change.late)

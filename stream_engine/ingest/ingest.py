@@ -10,6 +10,9 @@ from stream_engine.state.partitions import OpenBatch, Partition, PartitionState,
 from stream_engine.state.publication import Publication
 from stream_engine.state.scheduler import CommitWork, Scheduler
 
+ACK_WINDOWS, ACK_BARS = 10_000, 100_000
+"""Of one acknowledgement, some 10 MB: the windows of a partition with many sessions may all be due at once."""
+
 
 class Ingest:
     """The engine's Kafka side. ``open_session`` and ``drop_session`` create and remove sessions. A session
@@ -209,12 +212,18 @@ class Ingest:
         return self._sessions[name].floor
 
     def _windows(self, owned: Partition) -> tuple[Window, ...]:
-        """Windows that are due: regions built anew, sessions long quiet, and deletions."""
-        deleted, owned.deleted = owned.deleted, []
+        """Windows that are due: regions built anew, sessions long quiet, and deletions. What is too much for one
+        message comes with a later one: until then its sessions hold the floor back."""
+        deleted, owned.deleted = owned.deleted[:ACK_WINDOWS], owned.deleted[ACK_WINDOWS:]
         windows = [Window(name, owned.applied - 1, 0, 0, None, ()) for name in deleted]
+        bars = 0
         for name in sorted(owned.sessions):
+            # None while deletions are left: a session that lives again is written after its own.
+            if bars >= ACK_BARS or len(windows) >= ACK_WINDOWS:
+                break
             session = self._sessions[name]
             quiet = session.floor is not None and owned.applied - session.floor > self._quiet_records
             if session.window_due or quiet:
                 windows.append(session.window_message())
+                bars += len(windows[-1].bars)
         return tuple(windows)

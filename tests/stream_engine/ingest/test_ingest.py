@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
+from stream_engine.ingest import ingest
 from stream_engine.messages import (
     Ack,
     Answer,
     AnswerChanged,
     Assign,
+    Bar,
     Batch,
     Committed,
+    FromEngine,
     Query,
     Record,
     Restore,
@@ -117,6 +121,62 @@ def test_late_records_are_rejected_and_settle(bench: Any, make_record: Callable[
     (ack,) = run(bench)
     assert [(one.offset, one.reason) for one in ack.rejected] == [(1, "late")]
     assert bench.engine.sessions["A"].version == 3
+
+
+def test_one_record_of_many_late_bars_is_acknowledged_in_a_message_that_its_consumer_can_read(
+    bench: Any, make_record: Callable[..., Record], make_bar: Callable[..., Bar]
+) -> None:
+    late = Record("A", 1, 1_001, tuple(make_bar(index) for index in range(3_000)))
+    take(bench, [make_record("A", 0, index=4_000), late, make_record("A", 2, index=4_001)])
+    (ack,) = run(bench)
+    read = msgspec.msgpack.decode(msgspec.msgpack.encode(ack), type=FromEngine)
+    assert read == ack
+    ((offset, reason, detail),) = [(one.offset, one.reason, one.detail) for one in ack.rejected]
+    assert (offset, reason) == (1, "late")
+    assert detail.count("Z") == 10
+    assert detail.endswith(" and 2990 others")
+
+
+def test_windows_that_are_due_together_come_in_messages_of_a_bounded_size(
+    make_bench: Callable[..., Any], make_record: Callable[..., Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make_bench(sessions=4)
+    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+    keys = "ABCD"
+    take(bench, [make_record(keys[n % 4], n, index=n // 4) for n in range(280)])
+    (first,) = run(bench)
+    assert sorted(window.session for window in first.windows) == list(keys)
+    bench.engine.ingest.assign(Assign(TOPIC, 0, 2, 0, 280))  # whether they were written is not known: again
+    monkeypatch.setattr(ingest, "ACK_BARS", 2 * len(first.windows[0].bars) - 1)
+    told: list[list[str]] = []
+    for last in range(280, 283):
+        batch = Batch(TOPIC, 0, 2, last - 1 if told else -1, last, 1, (make_record("A", last, index=last),))
+        assert bench.engine.ingest.take(batch) is None
+        (ack,) = run(bench)
+        told.append([window.session for window in ack.windows])
+        held = [bench.engine.sessions[name] for name in keys if bench.engine.sessions[name].window_due]
+        assert all(session.floor is None or ack.floor <= session.floor for session in held)
+    assert told == [["A", "B"], ["C", "D"], []]
+
+
+def test_a_session_that_lives_again_is_written_after_its_deletion(
+    bench: Any, make_record: Callable[..., Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take(bench, [make_record("AB"[n % 2], n, index=n // 2) for n in range(140)])
+    run(bench)
+    monkeypatch.setattr(ingest, "ACK_WINDOWS", 1)
+    for name in "BA":
+        bench.engine.drop_session(bench.engine.sessions[name])
+    told: list[tuple[str, bool]] = []
+    follows = 139
+    for n in range(3):
+        take(
+            bench, [make_record("A", follows + 1 + i, index=100 + 70 * n + i) for i in range(70)], follows=follows
+        )
+        follows += 70
+        (ack,) = run(bench)
+        told += [(window.session, bool(window.bars)) for window in ack.windows]
+    assert told == [("B", False), ("A", False), ("A", True)]
 
 
 def test_a_session_that_waits_to_go_live_survives_a_reassignment(
