@@ -94,8 +94,7 @@ class QueryDesk:
     def retry_waiting(self) -> None:
         """The state may have moved, or time passed: look again at what waits."""
         now = time.monotonic()
-        for work in [work for work in self._scheduler.queries if now >= work.expires]:
-            self._scheduler.queries.remove(work)
+        for work in self._scheduler.take_expired(now):
             self._expire(work.reply)
         waiting, self._waiting = self._waiting, []
         for asked in waiting:
@@ -116,7 +115,7 @@ class QueryDesk:
             self._promoted.decoded(session, work.query.question, ready)
         if not is_complete(self._builder, work.generated, work.class_name):
             return
-        self._scheduler.queries.remove(work)
+        self._scheduler.query_done(work)
         ready = ReadyDistribution.at(len(session.tokens) + len(work.entry), work.first)
         answer = build_answer(
             work.query,
@@ -137,15 +136,12 @@ class QueryDesk:
 
     def restart(self, session_id: str) -> None:
         """The session's log has changed under an answer of several tokens: it begins anew, on the new one."""
-        for work in self._scheduler.queries:
-            if work.query.session == session_id:
-                work.generated.clear()
-                work.cell, work.first = None, None
-                work.computed = work.reused = 0
+        for work in self._scheduler.queries_of(session_id):
+            work.restart()
 
     def refuse(self, work: QueryWork, error: ErrorReply) -> None:
         """A query that waited for a step cannot be answered."""
-        self._scheduler.queries.remove(work)
+        self._scheduler.query_done(work)
         self._counters["queries_refused_total"] += 1
         work.reply(error)
 
@@ -162,7 +158,7 @@ class QueryDesk:
 
     def _has_room(self, asked: _Asked) -> bool:
         """Whether the query may wait here; where as many as may do already, it is refused."""
-        if self.waiting + len(self._scheduler.queries) < self._max_queries:
+        if self.waiting + self._scheduler.query_count < self._max_queries:
             return True
         self._counters["queries_shed_total"] += 1
         message = f"{self._max_queries} queries wait for the engine already: ask again"

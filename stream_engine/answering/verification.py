@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from enum import Enum
 
 from stream_engine.answering.answers import is_complete, word_of
@@ -107,29 +106,29 @@ class VerificationDesk:
             reason = Dropped.OFF
         elif self._repeated(check):
             reason = Dropped.REPEATED
-        elif len(self._scheduler.checks) >= MAX_WAITING:
+        elif self._scheduler.check_count >= MAX_WAITING:
             reason = Dropped.ENGINE_BEHIND
         if reason is not None:
             self._drop(reason)
             return
         boundary = check.position - len(self._builder.generic_entry)
-        self._scheduler.checks.append(CheckWork(check, boundary, self._builder.query_entry(check.question)))
+        self._scheduler.add_check(CheckWork(check, boundary, self._builder.query_entry(check.question)))
 
     def prune(self) -> None:
         """Before a step of background work: the next check is one that can be made now."""
-        while self._scheduler.checks and (reason := self._obstacle(self._scheduler.checks[0])) is not None:
-            self._scheduler.checks.popleft()
+        while (work := self._scheduler.next_check) is not None and (reason := self._obstacle(work)) is not None:
+            self._scheduler.check_done(work)
             self._drop(reason)
 
     def finish(self, work: CheckWork, logits: Distribution) -> None:
         """One more token of the full path's answer is here. It goes on as a query's does ("The trend is up"), a
         step a token; once it is complete the answers are compared: "other" is another one."""
-        self._scheduler.checks.remove(work)
         check = work.check
         generated = (*work.generated, logits.top1)
         if not is_complete(self._builder, generated, check.question_class):
-            self._scheduler.checks.appendleft(replace(work, generated=generated))
+            self._scheduler.continue_check(work, logits.top1)
             return
+        self._scheduler.check_done(work)
         word, answered_class = word_of(self._builder, generated, check.question_class)
         given = self._builder.answers[check.token]
         differs = (answered_class, word) != given
@@ -160,7 +159,7 @@ class VerificationDesk:
             settings.horizon,
             tuple(watched.report() for watched in self.monitor.classes.values()),
             {reason.value: self.monitor.dropped[reason.value] for reason in Dropped},
-            len(self._scheduler.checks),
+            self._scheduler.check_count,
         )
 
     def _repeated(self, check: Check) -> bool:

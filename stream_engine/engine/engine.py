@@ -181,9 +181,8 @@ class Engine:
         del self.sessions[session.id]
         work = self.scheduler.drop_session(session.id)
         if work is not None:
-            work.taken += work.records
-            self.ingest.settled(work)
-        for query in [query for query in self.scheduler.queries if query.query.session == session.id]:
+            work.give_up()
+        for query in self.scheduler.queries_of(session.id):
             self.queries.refuse(query, not_found(session.id))
         self.budget.release(session.id)
         self.publication.closed(session)
@@ -254,7 +253,7 @@ class Engine:
         self.publication.heartbeat()
         self.queries.retry_waiting()
         self.promoted.look(self.sessions)
-        if not (self.scheduler.queries or self.scheduler.commits):
+        if self.scheduler.in_background:
             self.verification.prune()
         planned = self._planner.plan()
         if not planned:
@@ -329,10 +328,10 @@ class Engine:
             assert session.second is not None
             session.second.resident += len(one.append)
             if session.second.complete:
-                self.scheduler.lanes[Lane.SECOND_SLAB].pop(session.id, None)
+                self.scheduler.lane_done(Lane.SECOND_SLAB, session.id)
             return
         if one.commit is not None and one.commit.late_only:
-            self.ingest.settled(one.commit)
+            one.commit.settle()
             self.scheduler.commit_done(one.commit)
             return
         reached = one.reaches_end or one.base is None
@@ -387,7 +386,7 @@ class Engine:
             self._missed(session, [entry.key for entry in one.skipped], "no_room")
         session.owed = {entry.key for entry in one.deferred if entry.every_commit}
         self._evaluate(session, one.riders)
-        self.ingest.settled(commit)
+        commit.settle()
         self.scheduler.commit_done(commit)
         for entry in one.deferred:
             self.scheduler.add(Lane.STANDING if entry.kind is EntryKind.STANDING else Lane.LONE, session.id)

@@ -11,20 +11,13 @@ from dataclasses import dataclass, field
 
 from stream_engine.config import EngineSettings
 from stream_engine.decision.entry import Entry, EntryKind, common_prefix
+from stream_engine.engine.riders import choose_riders
 from stream_engine.messages import Rejected
 from stream_engine.model.forward.runner import Runner
 from stream_engine.model.forward.step import Branch, Segment
 from stream_engine.session.cell_budget import CellBudget, Workbench
 from stream_engine.session.session import SecondSlab, Session, SessionState
-from stream_engine.state.scheduler import (
-    CheckWork,
-    CommitWork,
-    Lane,
-    QueryWork,
-    Scheduler,
-    Selection,
-    choose_riders,
-)
+from stream_engine.state.scheduler import CheckWork, CommitWork, Lane, QueryWork, Scheduler, Selection
 from stream_engine.util.timestamps import rfc3339
 
 NAMED_LATE_BARS = 10
@@ -114,7 +107,7 @@ class Planner:
         """The next step; empty when nothing can run."""
         while (selection := self._scheduler.select()) is not None:
             planned = self._plan(selection)
-            if planned or selection.lane is None or self._scheduler.lanes[selection.lane]:
+            if planned or selection.lane is None or self._scheduler.waiting(selection.lane):
                 return planned
             # Nothing of that lane was left to do: the next one's turn.
         return []
@@ -146,7 +139,7 @@ class Planner:
         return list(step.planned.values())
 
     def _plan_commit(self, step: _Step, session: Session) -> None:
-        if self._generating(session.id):
+        if self._scheduler.generating(session.id):
             return  # an answer of several tokens is being decoded on the present version
         commit = self._scheduler.commits[session.id]
         entries = self._entries(session)
@@ -176,7 +169,7 @@ class Planner:
             [entry for entry in entries if fused or entry.every_commit],
             headroom=self._budget.shape.headroom(live_end),
             step_room=step.room,
-            query_waits=bool(self._scheduler.queries),
+            query_waits=bool(self._scheduler.query_count),
             more_queued=bool(commit.records),
             deferrals=session.deferrals,
             max_deferrals=self._settings.max_deferrals,
@@ -188,9 +181,8 @@ class Planner:
         self._place_riders(step, planned, riders.riding)
 
     def _take(self, session: Session, commit: CommitWork) -> None:
-        commit.taken, commit.records, commit.started = commit.records, [], True
         before, swaps, version = session.resident, session.swaps, session.version
-        for record, batch in commit.taken:
+        for record, batch in commit.begin():
             change = session.apply(record)
             if change.late:
                 times = ", ".join(rfc3339(stored.bar.time_us) for stored in change.late[:NAMED_LATE_BARS])
@@ -264,12 +256,12 @@ class Planner:
             if base is None:
                 return
         elif base is None or not session.current or not due:
-            self._scheduler.lanes[lane].pop(session_id)
+            self._scheduler.lane_done(lane, session_id)
             if due and base is None:
                 self._scheduler.add(Lane.REFILL, session_id)
             return
         if self._plan_alone(step, session, base, due):
-            self._scheduler.lanes[lane].pop(session_id)
+            self._scheduler.lane_done(lane, session_id)
 
     def _plan_alone(self, step: _Step, session: Session, base: int, due: list[Entry]) -> bool:
         """Entries in a pass that commits nothing. True where none of them is left for another one."""
@@ -334,7 +326,7 @@ class Planner:
         elsewhere = (EntryKind.STANDING, EntryKind.ENVELOPE)
         due = [e for e in self._entries(session) if e.key not in session.ready and e.kind not in elsewhere]
         if not due or session.state is not SessionState.EVICTED:
-            self._scheduler.lanes[Lane.REFILL].pop(session_id)
+            self._scheduler.lane_done(Lane.REFILL, session_id)
             return
         planned = self._on_bench(step, session, session.tokens)
         if not planned.reaches_end:
@@ -348,14 +340,14 @@ class Planner:
             planned.branches.append(Branch(entry.tokens, cell))
             cell += len(entry.tokens)
         if cell == live_end or not planned.skipped:
-            self._scheduler.lanes[Lane.REFILL].pop(session_id)
+            self._scheduler.lane_done(Lane.REFILL, session_id)
             self._count_skips(planned.skipped)
 
     def _plan_second_slab(self, step: _Step, session_id: str) -> None:
         session = self._sessions[session_id]
         base = self._budget.base_of(session_id)
         if base is None or not session.region.full or not session.current:
-            self._scheduler.lanes[Lane.SECOND_SLAB].pop(session_id)
+            self._scheduler.lane_done(Lane.SECOND_SLAB, session_id)
             return
         shape = self._budget.shape
         slab = base + shape.share - shape.reserve
@@ -428,7 +420,7 @@ class Planner:
         length = len(work.entry) + session.builder.profile.max_answer_tokens - 1
         shape = self._budget.shape
         if session.scratch_end + length > shape.share - shape.reserve:
-            if planned.branches or self._generating(session.id):
+            if planned.branches or self._scheduler.generating(session.id):
                 return None
             session.branches.clear()
             session.scratch_end, reused = live_end, 0
@@ -439,9 +431,6 @@ class Planner:
         if reused:
             self._runner.copy(base + source, base + work.cell, reused)
         return Branch(work.entry[reused:], work.cell + reused, reused, work.cell if reused else 0)
-
-    def _generating(self, session_id: str) -> bool:
-        return any(work.generated and work.query.session == session_id for work in self._scheduler.queries)
 
     def _count_skips(self, skipped: tuple[Entry, ...]) -> None:
         self._counters["prepositions_skipped_total"] += len(skipped)

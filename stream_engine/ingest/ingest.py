@@ -8,7 +8,7 @@ from stream_engine.messages import Ack, Assign, Batch, Record, Refused, Rejected
 from stream_engine.session.session import Session, SessionState, Source
 from stream_engine.state.partitions import OpenBatch, Partition, PartitionState, PartitionTable
 from stream_engine.state.publication import Publication
-from stream_engine.state.scheduler import CommitWork, Scheduler
+from stream_engine.state.scheduler import Scheduler
 
 ACK_WINDOWS, ACK_BARS = 10_000, 100_000
 """Of one acknowledgement, some 10 MB: the windows of a partition with many sessions may all be due at once."""
@@ -54,11 +54,9 @@ class Ingest:
                     continue
                 # Whether the windows handed out were written is not known: the new owner gets them again.
                 self._sessions[name].window_due |= self._sessions[name].has_window
-                if (work := self._scheduler.commits.get(name)) is not None:
-                    work.records.clear()
-                    # A session that waits to go live after its replay does so without records.
-                    if not work.started and self._sessions[name].state is not SessionState.REBUILDING:
-                        del self._scheduler.commits[name]
+                # A session that waits to go live after its replay does so without records.
+                replayed = self._sessions[name].state is SessionState.REBUILDING
+                self._scheduler.recall(name, keep=replayed)
         if owned is not before:
             owned.deleted.clear()  # the sessions left this engine only: their windows serve the new start
         owned.gap_end = message.start if message.incomplete else None
@@ -119,14 +117,6 @@ class Ingest:
                 self._publication.applied(owned)
                 acks.append(ack)
         return acks
-
-    @staticmethod
-    def settled(work: CommitWork) -> None:
-        """The records of a commit are applied (or given up with their session)."""
-        for _, batch in work.taken:
-            batch.unsettled -= 1
-            batch.applied += 1
-        work.taken = []
 
     def _queue(self, owned: Partition, waiting: OpenBatch, record: Record) -> None:
         live = record.offset >= owned.live_from

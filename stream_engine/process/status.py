@@ -116,11 +116,11 @@ def _gauges(engine: Engine) -> dict[str, float]:
         "cells_total": engine.budget.shape.total,
         "standing_queries": len(engine.standing.all()),
         "questions_promoted": engine.promoted.count,
-        "queue_queries": len(engine.scheduler.queries),
+        "queue_queries": engine.scheduler.query_count,
         "queue_queries_waiting": engine.queries.waiting,
         "queue_commits": len(engine.scheduler.commits),
-        "queue_checks": len(engine.scheduler.checks),
-        **{f"queue_{lane.value}": len(engine.scheduler.lanes[lane]) for lane in Lane},
+        "queue_checks": engine.scheduler.check_count,
+        **{f"queue_{lane.value}": engine.scheduler.waiting(lane) for lane in Lane},
     }
 
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from types import MappingProxyType
 
-from stream_engine.decision.entry import Entry
 from stream_engine.messages import Answer, Check, ErrorReply, Query, Record
 from stream_engine.model.forward.distribution import Distribution
 from stream_engine.state.partitions import OpenBatch
@@ -41,6 +41,12 @@ class QueryWork:
     reused: int = 0
     first: Distribution | None = None
 
+    def restart(self) -> None:
+        """The session's log has changed under the answer: it begins anew, on the new one."""
+        self.generated.clear()
+        self.cell, self.first = None, None
+        self.computed = self.reused = 0
+
 
 @dataclass(slots=True)
 class CommitWork:
@@ -58,6 +64,23 @@ class CommitWork:
     taken: list[tuple[Record, OpenBatch]] = field(default_factory=list)
     started: bool = False
     late_only: bool = False
+
+    def begin(self) -> list[tuple[Record, OpenBatch]]:
+        """Its records go into the token log now; later ones are of the next commit."""
+        self.taken, self.records, self.started = self.records, [], True
+        return self.taken
+
+    def settle(self) -> None:
+        """The records taken are applied."""
+        for _, batch in self.taken:
+            batch.unsettled -= 1
+            batch.applied += 1
+        self.taken = []
+
+    def give_up(self) -> None:
+        """With its session: the batches wait for none of its records any more."""
+        self.taken += self.records
+        self.settle()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,115 +117,148 @@ class Selection:
 
 
 class Scheduler:
-    """Queues of the engine thread."""
+    """Queues of the engine thread. They change by the verbs here; what others see of them is read-only."""
 
     def __init__(self, commit_every: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._commit_every = commit_every
         self._clock = clock
         self._query_steps = 0
-        self.queries: deque[QueryWork] = deque()
-        self.commits: OrderedDict[str, CommitWork] = OrderedDict()
-        self.lanes: dict[Lane, OrderedDict[str, float]] = {lane: OrderedDict() for lane in Lane}
-        self.checks: deque[CheckWork] = deque()
+        self._queries: deque[QueryWork] = deque()
+        self._commits: OrderedDict[str, CommitWork] = OrderedDict()
+        self._lanes: dict[Lane, OrderedDict[str, float]] = {lane: OrderedDict() for lane in Lane}
+        self._checks: deque[CheckWork] = deque()
+        self.commits: Mapping[str, CommitWork] = MappingProxyType(self._commits)
+        """Commits by session, longest waiting first."""
+
+    # --- queries -------------------------------------------------------------------------------------
+
+    @property
+    def queries(self) -> tuple[QueryWork, ...]:
+        """Queries in hand, longest waiting first."""
+        return tuple(self._queries)
+
+    @property
+    def query_count(self) -> int:
+        return len(self._queries)
 
     def add_query(self, work: QueryWork) -> None:
-        self.queries.append(work)
+        self._queries.append(work)
+
+    def query_done(self, work: QueryWork) -> None:
+        """It has its reply."""
+        self._queries.remove(work)
+
+    def take_expired(self, now: float) -> list[QueryWork]:
+        """Queries for which nobody waits any more at ``now`` (of the monotonic clock); they are off the queue."""
+        expired = [work for work in self._queries if now >= work.expires]
+        for work in expired:
+            self._queries.remove(work)
+        return expired
+
+    def queries_of(self, session: str) -> list[QueryWork]:
+        return [work for work in self._queries if work.query.session == session]
+
+    def generating(self, session: str) -> bool:
+        """Whether an answer of several tokens is being decoded on the session's present version."""
+        return any(work.generated and work.query.session == session for work in self._queries)
+
+    # --- commits -------------------------------------------------------------------------------------
 
     def add_commit(self, session: str) -> CommitWork:
         """The session's waiting commit, queued now where there was none."""
-        work = self.commits.get(session)
+        work = self._commits.get(session)
         if work is None:
-            work = self.commits[session] = CommitWork(session, self._clock())
+            work = self._commits[session] = CommitWork(session, self._clock())
         return work
 
     def commit_done(self, work: CommitWork) -> None:
         """A commit is complete; records that came meanwhile queue as a new one."""
-        del self.commits[work.session]
+        del self._commits[work.session]
         if work.records:
-            self.commits[work.session] = CommitWork(work.session, self._clock(), work.records)
+            self._commits[work.session] = CommitWork(work.session, self._clock(), work.records)
+
+    def recall(self, session: str, *, keep: bool) -> None:
+        """The session's records that wait unapplied are no longer to be; a commit that has not begun goes with
+        them, unless there is another reason to ``keep`` it."""
+        work = self._commits.get(session)
+        if work is not None:
+            work.records.clear()
+            if not (work.started or keep):
+                del self._commits[session]
+
+    # --- background ----------------------------------------------------------------------------------
 
     def add(self, lane: Lane, session: str) -> None:
-        self.lanes[lane].setdefault(session, self._clock())
+        self._lanes[lane].setdefault(session, self._clock())
+
+    def lane_done(self, lane: Lane, session: str) -> None:
+        """Nothing of that lane is left to do for the session."""
+        self._lanes[lane].pop(session, None)
+
+    def waiting(self, lane: Lane) -> int:
+        """Sessions that are due in a lane."""
+        return len(self._lanes[lane])
+
+    @property
+    def checks(self) -> tuple[CheckWork, ...]:
+        """Checks in hand, the next one first."""
+        return tuple(self._checks)
+
+    @property
+    def check_count(self) -> int:
+        return len(self._checks)
+
+    @property
+    def next_check(self) -> CheckWork | None:
+        return self._checks[0] if self._checks else None
+
+    def add_check(self, work: CheckWork) -> None:
+        self._checks.append(work)
+
+    def continue_check(self, work: CheckWork, token: int) -> None:
+        """The answer that is compared goes on: the check is the next one again."""
+        self._checks.remove(work)
+        self._checks.appendleft(replace(work, generated=(*work.generated, token)))
+
+    def check_done(self, work: CheckWork) -> None:
+        self._checks.remove(work)
+
+    # --- all of it -----------------------------------------------------------------------------------
 
     def drop_session(self, session: str) -> CommitWork | None:
         """Forget all background work and commits of a session; returns the commit that waited."""
-        for lane in self.lanes.values():
+        for lane in self._lanes.values():
             lane.pop(session, None)
-        return self.commits.pop(session, None)
+        return self._commits.pop(session, None)
 
     def select(self) -> Selection | None:
         """Candidates for the next step, None when there is no work. Nothing is taken off a queue here."""
-        if self.queries:
+        if self._queries:
             self._query_steps += 1
-            joined = self.commits and self._query_steps % self._commit_every == 0
-            return Selection(tuple(self.queries), tuple(self.commits) if joined else ())
+            joined = self._commits and self._query_steps % self._commit_every == 0
+            return Selection(tuple(self._queries), tuple(self._commits) if joined else ())
         self._query_steps = 0
-        if self.commits:
-            return Selection(commits=tuple(self.commits))
-        for lane, due in self.lanes.items():
-            if lane is Lane.LONE and self.checks:
-                return Selection(check=self.checks[0])
+        if self._commits:
+            return Selection(commits=tuple(self._commits))
+        for lane, due in self._lanes.items():
+            if lane is Lane.LONE and self._checks:
+                return Selection(check=self._checks[0])
             if due:
                 return Selection(lane=lane, sessions=tuple(due))
         return None
 
     @property
+    def in_background(self) -> bool:
+        """Neither a query nor a commit waits."""
+        return not (self._queries or self._commits)
+
+    @property
     def busy(self) -> bool:
-        return bool(self.queries or self.commits or self.checks or any(self.lanes.values()))
+        return not self.in_background or bool(self._checks or any(self._lanes.values()))
 
     def oldest_s(self) -> float:
         """Age in seconds of the oldest query or commit that waits; 0 when none does. Background lanes may
         wait for long while there is other work, and that is no sign of trouble."""
-        since = [work.since for work in self.queries]
-        since += [work.since for work in self.commits.values()]
+        since = [work.since for work in self._queries]
+        since += [work.since for work in self._commits.values()]
         return self._clock() - min(since) if since else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Riders:
-    """Which entries ride along with a commit. ``deferred`` run alone later; ``skipped`` have no room (the
-    headroom check of Alg. 1) and are not run for this version. ``gave_way`` where a deferred one waits for a
-    query, for more data or for a step with room: one that only has no room beside the others never rides."""
-
-    riding: tuple[Entry, ...]
-    deferred: tuple[Entry, ...]
-    skipped: tuple[Entry, ...]
-    gave_way: bool
-
-
-def choose_riders(
-    entries: Sequence[Entry],
-    *,
-    headroom: int,
-    step_room: int,
-    query_waits: bool,
-    more_queued: bool,
-    deferrals: int,
-    max_deferrals: int,
-) -> Riders:
-    """Riders of one commit (pre-positioning is best-effort and of the lowest priority).
-
-    ``headroom`` is ``B`` of Alg. 1 in cells, ``step_room`` the tokens the step still has. Riders wait while a
-    query waits, more data for the session is queued or the step is full, but for at most ``max_deferrals``
-    commits in a row, and never a standing query that asked for every commit: those may make the step longer by
-    one session's entries.
-    """
-    busy = query_waits or more_queued
-    patient = deferrals < max_deferrals
-    riding: list[Entry] = []
-    deferred: list[Entry] = []
-    skipped: list[Entry] = []
-    gave_way = False
-    for entry in sorted(entries, key=lambda entry: not entry.every_commit):
-        length = len(entry.tokens)
-        if length > headroom:
-            skipped.append(entry)
-        elif patient and not entry.every_commit and (busy or length > step_room):
-            deferred.append(entry)
-            gave_way = True
-        elif sum(len(other.tokens) for other in riding) + length > headroom:
-            deferred.append(entry)  # it fits, but not beside the others: alone, it reuses their cells
-        else:
-            riding.append(entry)
-            step_room -= length
-    return Riders(tuple(riding), tuple(deferred), tuple(skipped), gave_way)

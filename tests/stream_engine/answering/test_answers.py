@@ -113,6 +113,7 @@ def test_evidence_flags_and_pushed_sessions(session: Session, builder: TokenBuil
     session.gap_end = 1_000_000
     assert evidence_of(session, 1).flags is StateFlag.INCOMPLETE
     session.region.bars = session.region.bars[:5]
+    session.move_to(session.settled_state())
     assert evidence_of(session, 1).flags == StateFlag.WARMING_UP | StateFlag.INCOMPLETE
     pushed = evidence_of(Session("agent", builder), -1)
     assert (pushed.topic_index, pushed.partition, pushed.offset, pushed.event_time_us) == (-1, -1, -1, NO_TIME)

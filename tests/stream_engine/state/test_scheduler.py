@@ -1,15 +1,12 @@
-"""Queues and riders: what is chosen, in which order, and what is never left out for ever."""
+"""Queues: what is chosen, in which order, and by which verbs they change."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from stream_engine.decision.entry import Entry, EntryKind
 from stream_engine.messages import Check, Query, Record
 from stream_engine.state.partitions import OpenBatch
-from stream_engine.state.scheduler import CheckWork, Lane, QueryWork, Scheduler, choose_riders
+from stream_engine.state.scheduler import CheckWork, Lane, QueryWork, Scheduler
 
 
 class Clock:
@@ -34,22 +31,6 @@ def work(session: str, since: float = 100.0) -> QueryWork:
     return QueryWork(Query(session, "?"), lambda reply: None, since, (1, 2), None)
 
 
-def entry(length: int, key: str = "", *, every_commit: bool = False) -> Entry:
-    return Entry(key, EntryKind.STANDING if key else EntryKind.GENERIC, (7,) * length, None, every_commit)
-
-
-def riders(*entries: Entry, **changes: Any) -> Any:
-    options: dict[str, Any] = {
-        "headroom": 100,
-        "step_room": 100,
-        "query_waits": False,
-        "more_queued": False,
-        "deferrals": 0,
-        "max_deferrals": 2,
-    }
-    return choose_riders(entries, **{**options, **changes})
-
-
 def test_priorities(scheduler: Scheduler) -> None:
     assert scheduler.select() is None
     assert not scheduler.busy
@@ -72,7 +53,8 @@ def test_priorities(scheduler: Scheduler) -> None:
 
 def test_a_check_comes_after_standing_queries_and_before_lone_prepositions(scheduler: Scheduler) -> None:
     checks = [CheckWork(Check("A", "?", "trend", 1, 2, 3, 4.0, number), 9, (1,)) for number in range(2)]
-    scheduler.checks.extend(checks)
+    for check in checks:
+        scheduler.add_check(check)
     scheduler.add(Lane.LONE, "A")
     scheduler.add(Lane.SECOND_SLAB, "A")
     selection = scheduler.select()
@@ -82,9 +64,10 @@ def test_a_check_comes_after_standing_queries_and_before_lone_prepositions(sched
     selection = scheduler.select()
     assert selection is not None
     assert (selection.check, selection.lane) == (None, Lane.STANDING)
-    del scheduler.lanes[Lane.STANDING]["B"]
+    scheduler.lane_done(Lane.STANDING, "B")
     assert scheduler.busy
-    scheduler.checks.clear()
+    for check in checks:
+        scheduler.check_done(check)
     selection = scheduler.select()
     assert selection is not None
     assert selection.lane is Lane.LONE
@@ -96,9 +79,10 @@ def test_commits_join_every_third_query_step_and_the_count_starts_anew_without_q
     scheduler.add_commit("B")
 
     def joined() -> bool:
-        scheduler.queries.append(work("A"))
+        query = work("A")
+        scheduler.add_query(query)
         selection = scheduler.select()
-        scheduler.queries.clear()
+        scheduler.query_done(query)
         assert selection is not None
         return bool(selection.commits)
 
@@ -111,7 +95,7 @@ def test_commits_join_every_third_query_step_and_the_count_starts_anew_without_q
 def test_commits_join_as_often_as_they_are_asked_to(clock: Clock) -> None:
     scheduler = Scheduler(4, clock)
     scheduler.add_commit("B")
-    scheduler.queries.append(work("A"))
+    scheduler.add_query(work("A"))
     steps = [scheduler.select() for _ in range(8)]
     joined = [step is not None and bool(step.commits) for step in steps]
     assert joined == [False, False, False, True] * 2
@@ -127,7 +111,7 @@ def test_records_of_one_session_wait_together(scheduler: Scheduler, clock: Clock
 def test_records_that_come_during_a_commit_are_the_next_one(scheduler: Scheduler, clock: Clock) -> None:
     commit = scheduler.add_commit("A")
     scheduler.add_commit("B")
-    commit.taken, commit.records, commit.started = commit.records, [], True
+    assert commit.begin() == []
     record = (Record("A", 1, 0, ()), OpenBatch(1, 1))
     scheduler.add_commit("A").records.append(record)
     clock.now += 5
@@ -158,56 +142,46 @@ def test_background_work_is_never_old(scheduler: Scheduler, clock: Clock) -> Non
     assert scheduler.oldest_s() == pytest.approx(10.0)
 
 
-def test_what_fills_the_headroom_to_the_last_cell_rides() -> None:
-    chosen = riders(entry(3), entry(4, "q"), headroom=7)
-    assert [len(one.tokens) for one in chosen.riding] == [3, 4]
-    assert len(riders(entry(7), headroom=7).riding) == 1
+def test_records_that_are_recalled_wait_no_longer(scheduler: Scheduler) -> None:
+    record = (Record("A", 1, 0, ()), OpenBatch(1, 1))
+    for keep in (False, True):
+        scheduler.add_commit("A").records.append(record)
+        scheduler.recall("A", keep=keep)
+        assert ("A" in scheduler.commits) is keep
+    assert scheduler.commits["A"].records == []
+    begun = scheduler.add_commit("A")
+    begun.records.append(record)
+    begun.begin()
+    begun.records.append(record)
+    scheduler.recall("A", keep=False)
+    assert scheduler.commits["A"] is begun, "its records are in the log already"
+    assert (begun.taken, begun.records) == ([record], [])
+    scheduler.recall("B", keep=False)
 
 
-def test_what_fits_rides() -> None:
-    chosen = riders(entry(3), entry(4, "q"))
-    assert [len(one.tokens) for one in chosen.riding] == [3, 4]
-    assert (chosen.deferred, chosen.skipped) == ((), ())
+def test_records_given_up_with_their_session_hold_no_batch_back(scheduler: Scheduler) -> None:
+    batch = OpenBatch(2, 2)
+    commit = scheduler.add_commit("A")
+    commit.records.append((Record("A", 1, 0, ()), batch))
+    commit.begin()
+    commit.records.append((Record("A", 2, 0, ()), batch))
+    commit.give_up()
+    assert (batch.unsettled, batch.applied) == (0, 2)
 
 
-def test_no_headroom_is_a_skip_and_too_little_for_both_is_a_wait() -> None:
-    chosen = riders(entry(3), entry(4, "q"), entry(9, "long"), headroom=6)
-    assert [one.key for one in chosen.riding] == [""]
-    assert [one.key for one in chosen.deferred] == ["q"]
-    assert [one.key for one in chosen.skipped] == ["long"]
-    assert len(riders(entry(3), headroom=-5).skipped) == 1
+def test_queries_that_nobody_waits_for_are_taken_off(scheduler: Scheduler) -> None:
+    patient, hasty = work("A"), work("A")
+    hasty.expires = 103.0
+    for query in (patient, hasty):
+        scheduler.add_query(query)
+    assert scheduler.take_expired(102.9) == []
+    assert scheduler.take_expired(103.0) == [hasty]
+    assert scheduler.queries == (patient,)
 
 
-@pytest.mark.parametrize("cause", [{"query_waits": True}, {"more_queued": True}, {"step_room": 2}])
-def test_riders_wait_but_not_for_ever(cause: dict[str, Any]) -> None:
-    for deferrals in (0, 1):
-        assert len(riders(entry(3), deferrals=deferrals, **cause).deferred) == 1
-    assert len(riders(entry(3), deferrals=2, **cause).riding) == 1
-    assert len(riders(entry(3), max_deferrals=0, **cause).riding) == 1
-
-
-@pytest.mark.parametrize("cause", [{"query_waits": True}, {"more_queued": True}, {"step_room": 2}])
-def test_what_asked_for_every_commit_never_waits(cause: dict[str, Any]) -> None:
-    chosen = riders(entry(3), entry(4, "q", every_commit=True), **cause)
-    assert [one.key for one in chosen.riding] == ["q"]
-    assert [one.key for one in chosen.deferred] == [""]
-
-
-def test_what_asked_for_every_commit_has_the_first_claim_on_the_cells() -> None:
-    chosen = riders(entry(3), entry(4, "q", every_commit=True), headroom=6)
-    assert [one.key for one in chosen.riding] == ["q"]
-    assert [one.key for one in chosen.deferred] == [""]
-
-
-def test_only_what_gives_way_counts_as_patience() -> None:
-    assert not riders(entry(3), entry(4, "q"), headroom=6).gave_way  # "q" never fits beside the header
-    assert not riders(entry(3), entry(4, "q"), headroom=6, deferrals=2, query_waits=True).gave_way
-    assert not riders(entry(9), headroom=6, query_waits=True).gave_way
-    assert riders(entry(3), entry(4, "q"), headroom=6, query_waits=True).gave_way
-    assert riders(entry(3), entry(4, "q"), step_room=5).gave_way
-
-
-def test_the_step_is_shared_in_order() -> None:
-    chosen = riders(entry(3), entry(4, "q"), entry(2, "r"), step_room=5)
-    assert [one.key for one in chosen.riding] == ["", "r"]
-    assert [one.key for one in chosen.deferred] == ["q"]
+def test_a_check_that_goes_on_is_the_next_one(scheduler: Scheduler) -> None:
+    checks = [CheckWork(Check("A", "?", "trend", 1, 2, 3, 4.0, number), 9, (1,)) for number in range(2)]
+    for check in checks:
+        scheduler.add_check(check)
+    scheduler.continue_check(checks[1], 7)
+    assert [(check.check.token_hash, check.generated) for check in scheduler.checks] == [(1, (7,)), (0, ())]
