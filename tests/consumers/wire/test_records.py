@@ -328,7 +328,11 @@ def test_one_bad_record_does_not_touch_its_neighbours() -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**25), 10**25) | st.floats(allow_nan=False) | st.text(max_size=5),
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**25), 10**25)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from([*ALIASES, "x"]), inner, max_size=9)
     ),
