@@ -118,11 +118,9 @@ class KafkaSettings:
         _require(0 < self.bar_seconds <= 86_400, "kafka.bar_seconds", "1..86400", self.bar_seconds)
         _require(self.poll_records > 0, "kafka.poll_records", "positive", self.poll_records)
         _require(self.max_rebuild_records > 0, "kafka.max_rebuild_records", "positive", self.max_rebuild_records)
+        factor = self.replication_factor
         _require(
-            self.replication_factor == -1 or self.replication_factor > 0,
-            "kafka.replication_factor",
-            "positive, or -1 for the broker's own",
-            self.replication_factor,
+            factor == -1 or factor > 0, "kafka.replication_factor", "positive, or -1 for the broker's own", factor
         )
         _require(self.session_timeout_ms > 0, "kafka.session_timeout_ms", "positive", self.session_timeout_ms)
         instance = self.group_instance_id
