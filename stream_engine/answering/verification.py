@@ -28,7 +28,7 @@ from stream_engine.risk.checked_points import Point
 from stream_engine.risk.monitor import RiskMonitor, WatchedClass
 from stream_engine.session.cell_budget import CellBudget
 from stream_engine.session.session import Session
-from stream_engine.state.publication import token_hash
+from stream_engine.session.token_hash import token_hash
 from stream_engine.state.scheduler import CheckWork, Scheduler
 
 log = logging.getLogger(__name__)

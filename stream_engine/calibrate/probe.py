@@ -22,7 +22,7 @@ from stream_engine.model.frame import BarArrays
 from stream_engine.model.profile import Profile
 from stream_engine.model.render.rendering import Builder
 from stream_engine.process.build import budget_shape, build_gate, load_runner, model_builder, model_files
-from stream_engine.state.publication import Publication
+from stream_engine.state.publication import Unpublished
 from stream_engine.util.intervals import wilson
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -166,7 +166,7 @@ def probe(
     builder = model_builder(settings, model_files(settings))
     shape, gate = budget_shape(settings, builder), build_gate(builder)
     runner = _Timed(load_runner(settings, builder, shape))
-    engine = Engine(settings, builder, runner, shape, gate, Publication(None, builder.profile, gate))
+    engine = Engine(settings, builder, runner, shape, gate, Unpublished())
     profile = builder.profile
     replay, kind, tau = Replay(engine), profile.generic_class, profile.tau[profile.generic_class.name]
     cleans = clean_windows(profile, seed)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from stream_engine.decision.entry import Entry
 from stream_engine.session.cell_budget import CellBudget
 from stream_engine.session.session import Session
-from stream_engine.state.publication import Publication, token_hash
+from stream_engine.session.token_hash import token_hash
+from stream_engine.state.publication import Publication
 from stream_engine.state.scheduler import Scheduler
 
 

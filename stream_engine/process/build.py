@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stream_engine.board.meta import board_meta
 from stream_engine.board.writer import BoardWriter
 from stream_engine.config import Config, ConfigError, EngineSettings, RiskSettings
 from stream_engine.decision.calibration import CALIBRATION_FILE, Calibration, CalibrationError, Identity, mismatch
@@ -21,7 +22,7 @@ from stream_engine.model.render.rendering import Builder, load_builder
 from stream_engine.risk.memory import RiskMemory
 from stream_engine.risk.monitor import RiskMonitor
 from stream_engine.session.cell_budget import BudgetShape
-from stream_engine.state.publication import Publication, board_meta
+from stream_engine.state.publication import BoardPublication, Publication, Unpublished
 
 if TYPE_CHECKING:
     from stream_engine.model.backbones.model_runner import ModelRunner
@@ -191,7 +192,8 @@ def build_engine(
     calibration = load_calibration(settings, builder)
     runner = load_runner(settings, builder, shape)
     gate = build_gate(builder, calibration, gate_noise(runner, builder))
-    writer = risk = None
+    publication: Publication = Unpublished()
+    risk = None
     if board is not None:
         identity = calibration.identity if calibration else model_identity(settings, builder)
         risk = build_monitor(board.risk, gate, calibration, identity, board.board.path)
@@ -203,5 +205,5 @@ def build_engine(
             max(board.api.workers, API_WORKERS),
             board.board.lease_s,
         )
-    publication = Publication(writer, builder.profile, gate)
+        publication = BoardPublication(writer, builder.profile, gate)
     return Engine(settings, builder, runner, shape, gate, publication, emit, risk)

@@ -9,8 +9,8 @@ from stream_engine.decision.entry import GENERIC_KEY
 from stream_engine.engine.engine import Engine
 from stream_engine.messages import ConsumerReport, PartitionStatus, SessionInfo, Sessions, Status
 from stream_engine.session.session import Session, SessionState
+from stream_engine.session.token_hash import token_hash
 from stream_engine.state.partitions import PartitionState
-from stream_engine.state.publication import token_hash
 from stream_engine.state.scheduler import Lane
 from stream_engine.util.skipped import MESSAGE_REASONS
 from stream_engine.util.timestamps import event_time
@@ -68,14 +68,7 @@ def status(
     counters["messages_malformed_total"] = malformed
     counters["messages_skipped_total"] = sum(skipped.values())
     counters |= {f"messages_skipped_{reason}_total": skipped.get(reason, 0) for reason in MESSAGE_REASONS}
-    board = engine.publication.counters()
-    if board is not None:
-        counters |= {
-            "preposition_slots_total": board.completed,
-            "preposition_hits_total": board.hits,
-            "preposition_wasted_total": board.wasted,
-            "board_full_total": board.full,
-        }
+    counters |= engine.publication.counters()
     return Status(
         engine.boot_id,
         engine.builder.profile.name,

@@ -1,34 +1,112 @@
-"""What the engine tells other processes through the ready board."""
+"""What the engine tells other processes of its sessions: on the ready board, or to nobody."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from hashlib import blake2b
+from typing import Protocol
 
-import numpy as np
-
-from stream_engine.board.layout import BoardMeta, SlotRecord
-from stream_engine.board.writer import BoardCounters, BoardWriter, SessionHandle
+from stream_engine.board.layout import SlotRecord
+from stream_engine.board.meta import board_meta
+from stream_engine.board.writer import BoardWriter, SessionHandle
 from stream_engine.decision.entry import Entry
 from stream_engine.decision.gate import Gate
 from stream_engine.decision.ready import ReadyDistribution
 from stream_engine.model.profile import Profile
 from stream_engine.session.evidence import evidence_of
 from stream_engine.session.session import Session, Source
+from stream_engine.session.token_hash import token_hash
 from stream_engine.state.partitions import Partition
 
 
-def token_hash(tokens: list[int], entry: tuple[int, ...] = ()) -> int:
-    """64 bits of a hash of the token sequence up to the decision point: what ``valid`` is about."""
-    sequence = np.array([*tokens, *entry], dtype=np.int32).tobytes()
-    return int.from_bytes(blake2b(sequence, digest_size=8).digest(), "little")
+class Publication(Protocol):
+    """Where ready distributions are made known: only those of a session's present state can be read from there."""
+
+    def committed(self, session: Session, entries: Mapping[str, Entry]) -> None:
+        """The live state moved: the session's ready distributions replace all earlier ones, in one write."""
+
+    def added(self, session: Session, entries: Mapping[str, Entry], keys: list[str]) -> None:
+        """Pre-positions of the present state were completed later, in idle time."""
+
+    def invalidated(self, session: Session) -> None:
+        """Nothing of the session may be served until its next commit."""
+
+    def removed(self, session: Session, key: str) -> None:
+        """A standing query is gone, or a question no longer promoted."""
+
+    def consumed(self, session: Session, key: str) -> None:
+        """The engine itself read a ready distribution for a query routed to it."""
+
+    def reads(self, session: Session, key: str) -> int:
+        """How often other processes have read this entry since it is published."""
+        ...
+
+    def valid(self, session: Session) -> dict[str, tuple[int, int]]:
+        """What readers may be served of the session: by entry, its session version and token hash."""
+        ...
+
+    def closed(self, session: Session) -> None:
+        """The session is gone."""
+
+    def applied(self, partition: Partition) -> None:
+        """The partition's applied offset moved."""
+
+    def dropped(self, source: Source) -> None:
+        """The partition was given up."""
+
+    def use_gate(self, gate: Gate) -> None:
+        """Risk control has moved it: every answer from now on obeys the new one."""
+
+    def heartbeat(self) -> None:
+        """The engine's thread is alive."""
+
+    def counters(self) -> dict[str, float]:
+        """By the metric's name."""
+        ...
+
+    def close(self) -> None:
+        """Nothing may be read any more."""
 
 
-class Publication:
-    """Keeps the board in step with the sessions. Without a board (an engine used in-process) it does nothing."""
+class Unpublished:
+    """An engine that is used in its own process only: nobody else reads."""
 
-    def __init__(self, board: BoardWriter | None, profile: Profile, gate: Gate) -> None:
+    def committed(self, session: Session, entries: Mapping[str, Entry]) -> None: ...
+
+    def added(self, session: Session, entries: Mapping[str, Entry], keys: list[str]) -> None: ...
+
+    def invalidated(self, session: Session) -> None: ...
+
+    def removed(self, session: Session, key: str) -> None: ...
+
+    def consumed(self, session: Session, key: str) -> None: ...
+
+    def reads(self, session: Session, key: str) -> int:
+        return 0
+
+    def valid(self, session: Session) -> dict[str, tuple[int, int]]:
+        return {}
+
+    def closed(self, session: Session) -> None: ...
+
+    def applied(self, partition: Partition) -> None: ...
+
+    def dropped(self, source: Source) -> None: ...
+
+    def use_gate(self, gate: Gate) -> None: ...
+
+    def heartbeat(self) -> None: ...
+
+    def counters(self) -> dict[str, float]:
+        return {}
+
+    def close(self) -> None: ...
+
+
+class BoardPublication:
+    """Keeps the ready board in step with the sessions."""
+
+    def __init__(self, board: BoardWriter, profile: Profile, gate: Gate) -> None:
         self._board = board
         self._profile = profile
         self._gate = gate
@@ -36,74 +114,66 @@ class Publication:
         self._handles: dict[str, SessionHandle] = {}
 
     def committed(self, session: Session, entries: Mapping[str, Entry]) -> None:
-        """The live state moved: the session's ready distributions replace all earlier ones, in one write."""
-        if self._board is not None:
-            self._board.publish(self._handle(session), self._slots(session, entries, session.ready))
+        self._board.publish(self._handle(session), self._slots(session, entries, session.ready))
 
     def added(self, session: Session, entries: Mapping[str, Entry], keys: list[str]) -> None:
-        """Pre-positions of the present state were completed later, in idle time."""
-        if self._board is not None:
-            ready = {key: session.ready[key] for key in keys}
-            self._board.add(self._handle(session), self._slots(session, entries, ready))
+        ready = {key: session.ready[key] for key in keys}
+        self._board.add(self._handle(session), self._slots(session, entries, ready))
 
     def invalidated(self, session: Session) -> None:
-        if self._board is not None and session.id in self._handles:
+        if session.id in self._handles:
             self._board.invalidate(self._handles[session.id])
 
     def removed(self, session: Session, key: str) -> None:
-        """A standing query is gone."""
-        if self._board is not None and session.id in self._handles:
+        if session.id in self._handles:
             self._board.remove(self._handles[session.id], key)
 
     def consumed(self, session: Session, key: str) -> None:
-        """The engine itself read a ready distribution for a query routed to it."""
-        if self._board is not None and session.id in self._handles:
+        if session.id in self._handles:
             self._board.consume(self._handles[session.id], key)
 
     def reads(self, session: Session, key: str) -> int:
-        """How often API processes have read this entry since it is on the board."""
         handle = self._handles.get(session.id)
-        return self._board.reads(handle, key) if self._board is not None and handle is not None else 0
+        return self._board.reads(handle, key) if handle is not None else 0
 
     def valid(self, session: Session) -> dict[str, tuple[int, int]]:
-        """What readers may be served of the session: by entry, its session version and token hash."""
-        if self._board is None or session.id not in self._handles:
-            return {}
-        return self._board.valid(self._handles[session.id])
+        handle = self._handles.get(session.id)
+        return self._board.valid(handle) if handle is not None else {}
 
     def closed(self, session: Session) -> None:
         handle = self._handles.pop(session.id, None)
-        if self._board is not None and handle is not None:
+        if handle is not None:
             self._board.close_session(handle)
 
     def applied(self, partition: Partition) -> None:
-        if self._board is not None:
-            source = partition.source
-            self._board.set_applied(self._topic_index(source), source.partition, partition.applied)
+        source = partition.source
+        self._board.set_applied(self._topic_index(source), source.partition, partition.applied)
 
     def dropped(self, source: Source) -> None:
-        if self._board is not None:
-            self._board.drop_partition(self._topic_index(source), source.partition)
+        self._board.drop_partition(self._topic_index(source), source.partition)
 
     def use_gate(self, gate: Gate) -> None:
-        """Risk control has moved it. META is replaced in one store, and readers look at it for every answer."""
+        """META is replaced in one store, and readers look at it for every answer."""
         self._gate = gate
-        if self._board is not None:
-            self._board.set_meta(board_meta(self._profile, gate, tuple(self._topics)))
+        self._tell_meta()
 
     def heartbeat(self) -> None:
-        if self._board is not None:
-            self._board.heartbeat()
+        self._board.heartbeat()
 
-    def counters(self) -> BoardCounters | None:
-        return self._board.counters() if self._board is not None else None
+    def counters(self) -> dict[str, float]:
+        counts = self._board.counters()
+        return {
+            "preposition_slots_total": counts.completed,
+            "preposition_hits_total": counts.hits,
+            "preposition_wasted_total": counts.wasted,
+            "board_full_total": counts.full,
+        }
 
     def close(self) -> None:
-        if self._board is not None:
-            self._board.close()
+        """The board is marked dead: readers refuse its slots at once."""
+        self._board.close()
 
     def _handle(self, session: Session) -> SessionHandle:
-        assert self._board is not None
         handle = self._handles.get(session.id)
         if handle is None:
             handle = self._handles[session.id] = self._board.open_session(session.id)
@@ -115,29 +185,21 @@ class Publication:
         evidence = evidence_of(session, self._topic_index(session.source) if session.source else -1)
         now_ms = time.time_ns() // 1_000_000
         return [
-            SlotRecord(key, distribution, evidence, token_hash(session.tokens, entries[key].tokens), now_ms)
+            SlotRecord(
+                entry_key=key,
+                ready=distribution,
+                evidence=evidence,
+                token_hash=token_hash(session.tokens, entries[key].tokens),
+                ready_time_ms=now_ms,
+            )
             for key, distribution in ready.items()
         ]
 
     def _topic_index(self, source: Source) -> int:
         if source.topic not in self._topics:
             self._topics.append(source.topic)
-            assert self._board is not None
-            self._board.set_meta(board_meta(self._profile, self._gate, tuple(self._topics)))
+            self._tell_meta()
         return self._topics.index(source.topic)
 
-
-def board_meta(profile: Profile, gate: Gate, topics: tuple[str, ...] = ()) -> BoardMeta:
-    """What readers need to turn slots into answers."""
-    return BoardMeta(
-        topics=topics,
-        model=profile.name,
-        profile_digest=profile.digest(),
-        calibration_digest=gate.calibration,
-        window_bars=profile.window_bars,
-        classes=dict(gate.classes),
-        answers=dict(gate.answers),
-        generic_class=profile.generic_class.name,
-        noise=gate.noise,
-        confidence=dict(gate.confidence),
-    )
+    def _tell_meta(self) -> None:
+        self._board.set_meta(board_meta(self._profile, self._gate, tuple(self._topics)))

@@ -18,6 +18,7 @@ import pytest
 import uvicorn
 
 from query_api.app import create_app
+from stream_engine.board.meta import board_meta
 from stream_engine.board.writer import BoardWriter
 from stream_engine.client.sse import EventFollower, ServerEvent
 from stream_engine.config import BoardSettings, Config, KafkaSettings, RiskSettings, TransportSettings
@@ -32,7 +33,7 @@ from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.process.build import build_gate, build_monitor, model_identity
 from stream_engine.process.service import EngineService
 from stream_engine.session.cell_budget import BudgetShape
-from stream_engine.state.publication import Publication, board_meta
+from stream_engine.state.publication import BoardPublication
 
 TOPIC = "market.bars"
 TREND = "What is the trend?"
@@ -68,7 +69,7 @@ def planted_engine(config: Config) -> Callable[[Callable[[Event], None]], Engine
         builder = TokenBuilder.load(EMBEDDED)
         gate, shape = build_gate(builder), BudgetShape(4 * 1024, 4, 256, len(builder.prefix))
         board = BoardWriter.create(config.board.path, board_meta(builder.profile, gate), 16, 64, 4, 60.0)
-        publication = Publication(board, builder.profile, gate)
+        publication = BoardPublication(board, builder.profile, gate)
         identity = model_identity(config.engine, builder)
         monitor = build_monitor(config.risk, gate, None, identity, config.board.path)
         return Engine(config.engine, builder, Planted(builder), shape, gate, publication, emit, monitor)

@@ -23,7 +23,7 @@ from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.risk.monitor import RiskMonitor
 from stream_engine.session.cell_budget import BudgetShape
 from stream_engine.session.session import Session, Source
-from stream_engine.state.publication import Publication
+from stream_engine.state.publication import BoardPublication, Unpublished
 from tests.support.checks import OTHER_WORDING, TREND, word_token
 
 TOPIC = "market.bars"
@@ -221,7 +221,7 @@ def make_bench(builder: TokenBuilder) -> Callable[..., Bench]:
             runner,
             shape,
             gate,
-            Publication(board, profile, gate),
+            Unpublished() if board is None else BoardPublication(board, profile, gate),
             lambda event: bench.events.append(event),
             RiskMonitor(risk, gate.classes),
         )

@@ -9,7 +9,7 @@ import msgspec
 from stream_engine.config import RiskSettings
 from stream_engine.messages import Check
 from stream_engine.model.forward.distribution import Distribution
-from stream_engine.state.publication import token_hash
+from stream_engine.session.token_hash import token_hash
 
 TREND = "What is the trend?"
 OTHER_WORDING = "Which way is it going?"

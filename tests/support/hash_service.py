@@ -38,7 +38,7 @@ from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.process.build import budget_shape, build_gate
 from stream_engine.process.service import EngineService
-from stream_engine.state.publication import Publication
+from stream_engine.state.publication import Unpublished
 
 PATIENCE_S = 60.0
 TREND = "What is the trend?"
@@ -81,8 +81,7 @@ def hash_engine(emit: Callable[[Event], None] = lambda event: None) -> Engine:
     builder = TokenBuilder.load(EMBEDDED)
     settings = EngineSettings(max_sessions=4)
     shape, gate = budget_shape(settings, builder), build_gate(builder)
-    publication = Publication(None, builder.profile, gate)
-    return Engine(settings, builder, HashRunner(shape.cells, builder), shape, gate, publication, emit)
+    return Engine(settings, builder, HashRunner(shape.cells, builder), shape, gate, Unpublished(), emit)
 
 
 class Crash(Exception):

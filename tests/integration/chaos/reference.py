@@ -18,7 +18,7 @@ from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.process.build import budget_shape, build_gate
 from stream_engine.process.status import session_infos
-from stream_engine.state.publication import Publication
+from stream_engine.state.publication import Unpublished
 from tests.integration.chaos.hash_model import predict
 
 
@@ -65,8 +65,7 @@ class Reference:
         settings = EngineSettings()
         self._builder = TokenBuilder.load(EMBEDDED)
         shape, gate = budget_shape(settings, self._builder), build_gate(self._builder)
-        publication = Publication(None, self._builder.profile, gate)
-        self._engine = Engine(settings, self._builder, _NoModel(), shape, gate, publication)
+        self._engine = Engine(settings, self._builder, _NoModel(), shape, gate, Unpublished())
         self._topic = topic
         self._next = dict.fromkeys(range(partitions), 0)
         self._entries = {question: self._builder.query_entry(question) for question in questions}

@@ -26,7 +26,7 @@ from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.process.build import budget_shape, build_gate
 from stream_engine.process.service import EngineService
-from stream_engine.state.publication import Publication
+from stream_engine.state.publication import Unpublished
 
 PATIENCE_S = 60.0
 
@@ -47,8 +47,7 @@ class OneWordRunner:
 def make_engine(settings: EngineSettings, emit: Callable[[Event], None] = lambda event: None) -> Engine:
     builder = TokenBuilder.load(EMBEDDED)
     shape, gate = budget_shape(settings, builder), build_gate(builder)
-    publication = Publication(None, builder.profile, gate)
-    return Engine(settings, builder, OneWordRunner(builder), shape, gate, publication, emit)
+    return Engine(settings, builder, OneWordRunner(builder), shape, gate, Unpublished(), emit)
 
 
 class Pipeline:

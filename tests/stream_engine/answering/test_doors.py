@@ -17,12 +17,12 @@ from query_api.errors import ApiError
 from query_api.fast_path import FastPath
 from query_api.metrics import ApiMetrics
 from query_api.schemas import AnswerBody
+from stream_engine.board.meta import board_meta
 from stream_engine.board.writer import BoardWriter
 from stream_engine.decision.gate import ClassGate
 from stream_engine.messages import Answer, Assign, Batch, ErrorReply, OffsetBound, Query, Record, StandingPut
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.questions.router import Router
-from stream_engine.state.publication import board_meta
 
 TOPIC = "market.bars"
 LISTED = "What is the trend?"

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 import stream_engine.answering.promotion as promoted_module
+from stream_engine.board.meta import board_meta
 from stream_engine.board.reader import BoardReader, ReadySlot
 from stream_engine.board.writer import BoardWriter
 from stream_engine.decision.gate import Gate
 from stream_engine.decision.reading import Miss
 from stream_engine.messages import Answer, Assign, Batch, ErrorReply, Record, StandingPut
 from stream_engine.model.render.builder import TokenBuilder
-from stream_engine.state.publication import board_meta, token_hash
+from stream_engine.session.token_hash import token_hash
 
 TOPIC = "market.bars"
 MOMENTUM = "What is the momentum?"

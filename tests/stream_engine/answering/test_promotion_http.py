@@ -16,6 +16,7 @@ import pytest
 import uvicorn
 
 from query_api.app import create_app
+from stream_engine.board.meta import board_meta
 from stream_engine.board.writer import BoardWriter
 from stream_engine.config import BoardSettings, Config, EngineSettings, KafkaSettings, TransportSettings
 from stream_engine.decision.gate import ClassGate, FastAnswer, Gate
@@ -23,7 +24,6 @@ from stream_engine.messages import Ack, Assign, Batch, Record
 from stream_engine.messages.transport import EngineLink
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.process.service import EngineService
-from stream_engine.state.publication import board_meta
 
 TOPIC = "market.bars"
 MOMENTUM = "What is the momentum?"

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from stream_engine.answering.verification import MAX_WAITING, Dropped
+from stream_engine.board.meta import board_meta
 from stream_engine.board.reader import BoardReader
 from stream_engine.board.writer import BoardWriter
 from stream_engine.config import RiskSettings
@@ -20,7 +21,7 @@ from stream_engine.messages import Answer, Check, Query, Record, RiskChanged, St
 from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.process.status import status
-from stream_engine.state.publication import board_meta, token_hash
+from stream_engine.session.token_hash import token_hash
 from tests.support.checks import ALL, OTHER_WORDING, TREND, check_of, dropped, judged, word_token
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from stream_engine.board.meta import board_meta
 from stream_engine.board.reader import BoardReader, ReadySlot
 from stream_engine.board.writer import BoardWriter
 from stream_engine.decision.reading import Miss
 from stream_engine.messages import Answer, Assign, Batch, Committed, ErrorReply, Record
 from stream_engine.process.status import session_info
 from stream_engine.session.session import SessionState
-from stream_engine.state.publication import board_meta
 
 TOPIC, TREND = "market.bars", "What is the trend?"
 

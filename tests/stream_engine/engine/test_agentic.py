@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from stream_engine.board.meta import board_meta
 from stream_engine.board.reader import BoardReader, ReadySlot
 from stream_engine.board.writer import BoardWriter
 from stream_engine.decision.gate import Gate
@@ -17,7 +18,6 @@ from stream_engine.engine.agentic import TurnRefused
 from stream_engine.messages import Answer, ErrorReply, Query, Record
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.session.session import ResidentBranch, SecondSlab
-from stream_engine.state.publication import board_meta
 from tests.support.checks import TREND
 
 

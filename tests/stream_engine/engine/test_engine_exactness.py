@@ -22,7 +22,8 @@ from stream_engine.model.forward.step import Segment
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.process.build import budget_shape, build_gate
 from stream_engine.risk.monitor import RiskMonitor
-from stream_engine.state.publication import Publication, token_hash
+from stream_engine.session.token_hash import token_hash
+from stream_engine.state.publication import Unpublished
 
 WINDOW = 11
 """Sliding window in tokens, far shorter than any region: a wrong distance cannot go unseen."""
@@ -67,9 +68,8 @@ class Exact:
         runner = ModelRunner(Backbone(copy.deepcopy(self.plain), shape.cells), sorted(builder.answers))
         runner.run([Segment(shape.prefix_base, 0, builder.prefix)])
         gate = build_gate(builder)
-        publication = Publication(None, builder.profile, gate)
         monitor = RiskMonitor(risk, gate.classes)
-        self.engine = Engine(self.settings, builder, runner, shape, gate, publication, risk=monitor)
+        self.engine = Engine(self.settings, builder, runner, shape, gate, Unpublished(), risk=monitor)
         self.engine.ingest.assign(Assign("market.bars", 0, 1, 0, 0))
         self.offset = 0
         self.checked = 0

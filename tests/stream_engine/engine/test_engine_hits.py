@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from stream_engine.board.meta import board_meta
 from stream_engine.board.writer import BoardWriter
 from stream_engine.decision.gate import Gate
 from stream_engine.messages import Record, StandingPut
 from stream_engine.model.render.builder import TokenBuilder
-from stream_engine.state.publication import board_meta
 
 TREND = "What is the trend?"
 OTHER_WORDING = "Which way is it going?"

@@ -19,6 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from stream_engine.board.meta import board_meta
 from stream_engine.board.reader import BoardReader
 from stream_engine.board.writer import BoardWriter
 from stream_engine.config import RiskSettings
@@ -29,8 +30,7 @@ from stream_engine.engine.agentic import TurnRefused
 from stream_engine.messages import Answer, Assign, Batch, Check, ErrorReply, Query, Record, StandingPut
 from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.render.builder import TokenBuilder
-from stream_engine.process.build import board_meta
-from stream_engine.state.publication import token_hash
+from stream_engine.session.token_hash import token_hash
 
 TOPIC = "market.bars"
 KEYS = ("A", "B", "C", "D", "E")

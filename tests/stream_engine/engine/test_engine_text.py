@@ -17,7 +17,7 @@ from stream_engine.messages import Answer, Assign, Batch, Check, ErrorReply, Que
 from stream_engine.model.render.text_builder import TextBuilder
 from stream_engine.process.build import build_engine
 from stream_engine.risk.monitor import RiskMonitor
-from stream_engine.state.publication import token_hash
+from stream_engine.session.token_hash import token_hash
 
 NOISE = 2e-4
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from stream_engine.board.meta import board_meta
 from stream_engine.board.reader import BoardReader, ReadySlot
 from stream_engine.board.writer import BoardWriter
 from stream_engine.decision.gate import Gate
 from stream_engine.decision.reading import Miss
 from stream_engine.messages import Answer, ErrorReply, Query
 from stream_engine.model.render.builder import TokenBuilder
-from stream_engine.state.publication import board_meta, token_hash
+from stream_engine.session.token_hash import token_hash
 
 TREND = "What is the trend?"
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from stream_engine.board.meta import board_meta
 from stream_engine.board.reader import BoardReader
 from stream_engine.board.writer import BoardWriter
 from stream_engine.config import EngineSettings
@@ -18,7 +19,6 @@ from stream_engine.messages import Answer, AnswerChanged, ErrorReply, Query, Rec
 from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.session.session import SessionState
-from stream_engine.state.publication import board_meta
 from tests.support.checks import TREND, word_token
 
 KEYS = ("A", "B", "C")

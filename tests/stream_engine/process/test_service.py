@@ -14,6 +14,7 @@ import pytest
 import zmq
 
 import stream_engine.process.service as service_module
+from stream_engine.board.meta import board_meta
 from stream_engine.board.reader import BoardReader
 from stream_engine.board.writer import BoardWriter
 from stream_engine.config import Config, EngineSettings, KafkaSettings, TransportSettings
@@ -52,7 +53,6 @@ from stream_engine.messages import (
 from stream_engine.messages.transport import EngineClient, EngineLink
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.process.service import EngineService
-from stream_engine.state.publication import board_meta
 
 TOPIC = "market.bars"
 TREND = "What is the trend?"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from stream_engine.board.meta import board_meta
 from stream_engine.board.reader import BoardReader
 from stream_engine.board.writer import BoardWriter
 from stream_engine.config import Config, KafkaSettings, TransportSettings
@@ -18,7 +19,6 @@ from stream_engine.messages.transport import Peer
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.process.service import MAX_MESSAGES, MAX_WEIGHT, EngineService
 from stream_engine.session.session import Session, Source
-from stream_engine.state.publication import board_meta
 
 TOPIC = "market.bars"
 API, CONSUMER = Peer(b"api", b"1"), Peer(b"consumer")
