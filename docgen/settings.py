@@ -24,8 +24,13 @@ def settings_blocks() -> dict[str, str]:
 def _section(name: str, kind: Any) -> str:
     meanings, hints = docstrings(kind), get_type_hints(kind)
     rows = [
-        (f"`{name}.{one.name}`", _values(hints[one.name]), _default(name, one), prose(meanings[one.name]))
-        for one in fields(kind)
+        (
+            f"`{name}.{setting.name}`",
+            _values(hints[setting.name]),
+            _default(name, setting),
+            prose(meanings[setting.name]),
+        )
+        for setting in fields(kind)
     ]
     head = ("setting", "values", "default", "meaning")
     return f"{prose(inspect.getdoc(kind) or '')}\n\n{table(head, *rows)}"
@@ -51,7 +56,7 @@ def _values(hint: Any) -> str:
         return ", ".join(f"`{value}`" for value in get_args(hint))
     if hint in _KINDS:
         return _KINDS[hint]
-    (kind,) = (one for one in get_args(hint) if one is not type(None))
+    (kind,) = (member for member in get_args(hint) if member is not type(None))
     return _values(kind)
 
 

@@ -53,12 +53,12 @@ class PathTimes:
         """Paths that no query took are left out."""
         found = {}
         for path in PATHS:
-            own = [one for one in answered if one.path == path]
+            own = [answer for answer in answered if answer.path == path]
             if own:
                 found[path] = cls(
                     len(own),
-                    Times.of([one.client_ms for one in own]),
-                    Times.of([one.server_ms for one in own]),
+                    Times.of([answer.client_ms for answer in own]),
+                    Times.of([answer.server_ms for answer in own]),
                 )
         return found
 
@@ -137,8 +137,8 @@ def summarise(
         gate_fire_rate=fires,
         ready_rate=_share(counted.read, len(answered)),
         expected_ms=_expected_ms(hit, fires, paths, baseline),
-        mean_ms=float(np.mean([one.client_ms for one in answered])) if answered else None,
-        late=Times.of([one.late_ms for one in answered]) if answered else None,
+        mean_ms=float(np.mean([answer.client_ms for answer in answered])) if answered else None,
+        late=Times.of([answer.late_ms for answer in answered]) if answered else None,
         paths=paths,
     )
 
@@ -171,5 +171,5 @@ def _expected_ms(
 def _mean(paths: Mapping[str, PathTimes], *names: str) -> float | None:
     """Mean client latency of all queries of some paths."""
     taken = [paths[name] for name in names if name in paths]
-    count = sum(one.count for one in taken)
-    return sum(one.count * one.client.mean for one in taken) / count if count else None
+    count = sum(times.count for times in taken)
+    return sum(times.count * times.client.mean for times in taken) / count if count else None

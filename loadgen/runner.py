@@ -179,7 +179,7 @@ class _Runner:
         return self._load.questions[int(self._rng.integers(len(self._load.questions)))]
 
     def _behind(self, field: str, wanted: dict[str, Any]) -> list[str]:
-        held = {one["id"]: one[field] for one in request(self._http, "GET", "/v1/sessions")["data"]}
+        held = {session["id"]: session[field] for session in request(self._http, "GET", "/v1/sessions")["data"]}
         return [name for name in self._names if held.get(name) != wanted[name]]
 
     def _counters(self) -> Counters:

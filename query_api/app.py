@@ -60,7 +60,7 @@ def create_app(config: Config) -> FastAPI:
     )
     install_error_handlers(app)
     # The query route first: the id of a session takes slashes, and would swallow it.
-    routers = [one.router for one in (query, sessions, standing_queries, calibration, events, health)]
+    routers = [module.router for module in (query, sessions, standing_queries, calibration, events, health)]
     resources = Resources([*(route for router in routers for route in router.routes), *app.routes])
     app.add_middleware(Edge, metrics=metrics, resources=resources, max_body_bytes=config.api.max_body_bytes)
     for router in routers:

@@ -178,8 +178,8 @@ def _risk(calibration: CalibrationReport) -> Iterable[Metric]:
         ("false_accepts", "false_accepts_total", "Checked decision points whose two answers differed"),
     ):
         counter = CounterMetricFamily(f"stream_engine_risk_{name}", text, labels=("class",))
-        for one in calibration.classes:
-            counter.add_metric((one.class_,), getattr(one, value))
+        for entry in calibration.classes:
+            counter.add_metric((entry.class_,), getattr(entry, value))
         yield counter
     for name, value, text in (
         ("gate_tau", "tau", "Gap in logits that an answer needs"),
@@ -191,15 +191,15 @@ def _risk(calibration: CalibrationReport) -> Iterable[Metric]:
         ("risk_threshold", "threshold", "Evidence at which tau is raised, then the class closed"),
     ):
         gauge = GaugeMetricFamily(f"stream_engine_{name}", text, labels=("class",))
-        for one in calibration.classes:
-            gauge.add_metric((one.class_,), float(getattr(one, value)))
+        for entry in calibration.classes:
+            gauge.add_metric((entry.class_,), float(getattr(entry, value)))
         yield gauge
     rate = GaugeMetricFamily("stream_engine_risk_rate", "Share of its checks that differed", labels=("class",))
     state = GaugeMetricFamily("stream_engine_risk_state", "1 for the class's state", labels=("class", "state"))
-    for one in calibration.classes:
-        if one.rate is not None:
-            rate.add_metric((one.class_,), one.rate)
-        state.add_metric((one.class_, one.state), 1.0)
+    for entry in calibration.classes:
+        if entry.rate is not None:
+            rate.add_metric((entry.class_,), entry.rate)
+        state.add_metric((entry.class_, entry.state), 1.0)
     yield rate
     yield state
     dropped = CounterMetricFamily(
@@ -242,8 +242,8 @@ class _EngineCollector(Collector):
             "Next offset that the engine expects to apply",
             labels=("topic", "partition", "state"),
         )
-        for one in status.partitions:
-            applied.add_metric((one.topic, str(one.partition), one.state), one.applied)
+        for owned in status.partitions:
+            applied.add_metric((owned.topic, str(owned.partition), owned.state), owned.applied)
         yield applied
         lag = GaugeMetricFamily(
             "stream_engine_consumer_lag_records",

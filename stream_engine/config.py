@@ -438,7 +438,7 @@ def _choices(hint: Any) -> tuple[str, ...]:
     """The values of a setting that takes one of a few."""
     if get_origin(hint) is Literal:
         return get_args(hint)
-    return next((found for one in get_args(hint) if (found := _choices(one))), ())
+    return next((found for argument in get_args(hint) if (found := _choices(argument))), ())
 
 
 def _decode(kind: type, value: Any) -> Any:

@@ -53,10 +53,12 @@ class Chosen:
 def choose(pairs: pl.DataFrame, profile: Profile, demands: Demands) -> dict[str, Chosen]:
     """The gate of every class that has pairs."""
     chosen = {}
-    for one in profile.classes:
-        mine = pairs.filter(pl.col("class") == one.name)
+    for answer_class in profile.classes:
+        mine = pairs.filter(pl.col("class") == answer_class.name)
         if not mine.is_empty():
-            chosen[one.name] = _generic(mine, demands) if one.generic else _exact(mine, one, profile)
+            chosen[answer_class.name] = (
+                _generic(mine, demands) if answer_class.generic else _exact(mine, answer_class, profile)
+            )
     return chosen
 
 
@@ -124,7 +126,7 @@ def _generic(pairs: pl.DataFrame, demands: Demands) -> Chosen:
     return Chosen(entry, grid, errors)
 
 
-def _exact(pairs: pl.DataFrame, one: AnswerClass, profile: Profile) -> Chosen:
+def _exact(pairs: pl.DataFrame, answer_class: AnswerClass, profile: Profile) -> Chosen:
     """A class that is answered fast only from a question's own distribution: only the set test applies."""
     grid = grid_of(pairs.filter(pl.col("in_set"))["gap"])
     measured = []
@@ -146,7 +148,7 @@ def _exact(pairs: pl.DataFrame, one: AnswerClass, profile: Profile) -> Chosen:
                 right=right / judged if judged else 0.0,
             )
         )
-    entry = ClassCalibration(profile.tau[one.name], BY_CONSTRUCTION, True, tuple(measured))
+    entry = ClassCalibration(profile.tau[answer_class.name], BY_CONSTRUCTION, True, tuple(measured))
     return Chosen(entry, grid, {})
 
 
@@ -219,10 +221,10 @@ def _calibration_error(knots: Knots, pairs: pl.DataFrame) -> float:
 def curve_of(pairs: pl.DataFrame, chosen: Mapping[str, Chosen]) -> pl.DataFrame:
     """The data of the plots: coverage, false accepts and their causes, and accuracy, by class, sample and tau."""
     rows = []
-    for name, one in chosen.items():
+    for name, choice in chosen.items():
         for sample in samples_of(pairs):
             mine = pairs.filter((pl.col("class") == name) & (pl.col("sample") == sample))
-            for point in points_of(mine, one.grid.taus):
+            for point in points_of(mine, choice.grid.taus):
                 served = fired(mine, point.tau)
                 right, judged = share_right(served)
                 rows.append(

@@ -65,10 +65,10 @@ def pairs_of(builder: Builder, moments: Iterable[tuple[str, Moment]]) -> pl.Data
     seen = list(moments)
     right = truths(builder.profile.classes, [moment.window for _, moment in seen])
     rows = [
-        _row(builder, sample, moment, one, truth.get(one.name))
+        _row(builder, sample, moment, answer_class, truth.get(answer_class.name))
         for (sample, moment), truth in zip(seen, right, strict=True)
-        for one in builder.profile.classes
-        if one.name in moment.answers
+        for answer_class in builder.profile.classes
+        if answer_class.name in moment.answers
     ]
     frame = pl.DataFrame(rows, schema={name: SCHEMA[name] for name in _GIVEN}, orient="row")
     differs = pl.col("fast_answer") != pl.col("full_answer")
@@ -84,14 +84,16 @@ def pairs_of(builder: Builder, moments: Iterable[tuple[str, Moment]]) -> pl.Data
 _GIVEN = [name for name in SCHEMA if name not in {"differs", "cause", "right", "full_right"}]
 
 
-def _row(builder: Builder, sample: str, moment: Moment, one: AnswerClass, truth: str | None) -> Sequence[Any]:
+def _row(
+    builder: Builder, sample: str, moment: Moment, answer_class: AnswerClass, truth: str | None
+) -> Sequence[Any]:
     """In the order of `_GIVEN`."""
-    answer = moment.answers[one.name]
-    full = answer.answer if answer.class_ == one.name else OTHER
+    answer = moment.answers[answer_class.name]
+    full = answer.answer if answer.class_ == answer_class.name else OTHER
     fast, gap = full, answer.gap
-    if one.generic:
+    if answer_class.generic:
         kind, word = builder.answers.get(moment.header.top1, (OTHER, OTHER))
-        fast, gap = word if kind == one.name else OTHER, moment.header.gap
+        fast, gap = word if kind == answer_class.name else OTHER, moment.header.gap
     return (
         sample,
         moment.series,
@@ -100,9 +102,9 @@ def _row(builder: Builder, sample: str, moment: Moment, one: AnswerClass, truth:
         moment.fill,
         moment.version,
         moment.event_time_us,
-        one.name,
+        answer_class.name,
         answer.question,
-        not one.generic,
+        not answer_class.generic,
         fast,
         fast != OTHER,
         gap,

@@ -89,7 +89,7 @@ class Probe:
     @property
     def tells_directions(self) -> bool:
         """All clean windows of one direction get one word, and no other direction gets it."""
-        pairs = {(one.direction, one.said) for one in self.clean}
+        pairs = {(window.direction, window.said) for window in self.clean}
         return len(pairs) == len({direction for direction, _ in pairs}) == len({word for _, word in pairs})
 
     def verdict(self) -> str:
@@ -127,7 +127,7 @@ class _Timed:
         self.runner.copy(source, target, count)
 
     def milliseconds(self, wanted: Iterable[float]) -> float:
-        found = [1e3 * one for one in wanted]
+        found = [1e3 * seconds for seconds in wanted]
         return median(found) if found else float("nan")
 
     @property
@@ -171,8 +171,11 @@ def probe(
     replay, kind, tau = Replay(engine), profile.generic_class, profile.tau[profile.generic_class.name]
     cleans = clean_windows(profile, seed)
     if recorded:
-        total = sum(min(windows, len(one.bars) // (profile.window_bars + 1)) for one in recorded) + len(cleans)
-        stream: Iterator[Moment] = itertools.chain.from_iterable(replay.recorded(one, windows) for one in recorded)
+        total = sum(min(windows, len(source.bars) // (profile.window_bars + 1)) for source in recorded)
+        total += len(cleans)
+        stream: Iterator[Moment] = itertools.chain.from_iterable(
+            replay.recorded(source, windows) for source in recorded
+        )
     else:
         total = windows + len(cleans)
         stream = replay.simulated(simulated_series(seed, windows, profile.region_bars))
@@ -188,13 +191,13 @@ def probe(
         model=profile.name,
         tau=tau,
         gate=_fired(judged, tau),
-        in_set=sum(one.word is not None for one in judged),
+        in_set=sum(judgement.word is not None for judgement in judged),
         over_tau={level: _fired(judged, level) for level in TAUS},
         by_series={
-            name: _fired([one for one in judged if one.series == name], tau)
-            for name in dict.fromkeys(one.series for one in judged)
+            name: _fired([judgement for judgement in judged if judgement.series == name], tau)
+            for name in dict.fromkeys(judgement.series for judgement in judged)
         },
-        gaps=tuple(float(gap) for gap in np.quantile([one.gap for one in judged], QUANTILES)),
+        gaps=tuple(float(gap) for gap in np.quantile([judgement.gap for judgement in judged], QUANTILES)),
         clean=tuple(
             Clean(direction, said(builder, moment), moment.header.gap, gate.decide(moment.header, kind.name).fires)
             for (direction, _), moment in zip(cleans, last, strict=True)
@@ -223,8 +226,10 @@ def _judge(builder: Builder, moment: Moment, right: str, kind: str) -> _Judged:
 
 
 def _fired(judged: Sequence[_Judged], tau: float) -> Fired:
-    fired = [one for one in judged if one.word is not None and one.gap > tau]
-    right, agree = (sum(one.word == getattr(one, name) for one in fired) for name in ("right", "full"))
+    fired = [judgement for judgement in judged if judgement.word is not None and judgement.gap > tau]
+    right, agree = (
+        sum(judgement.word == getattr(judgement, name) for judgement in fired) for name in ("right", "full")
+    )
     return Fired(len(judged), len(fired), right, agree)
 
 

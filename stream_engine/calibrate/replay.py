@@ -72,13 +72,13 @@ class Replay:
         for at, group in _groups(series, self._engine.settings.max_sessions):
             numbers = list(range(first + at, first + at + len(group)))
             records = [
-                Record(one.symbol, at + n, at + n, tuple(bars_of(one.bars[: window + numbers[n] % fills])))
-                for n, one in enumerate(group)
+                Record(sample.symbol, at + n, at + n, tuple(bars_of(sample.bars[: window + numbers[n] % fills])))
+                for n, sample in enumerate(group)
             ]
             self._commit(SIMULATED, records)
             yield from self._moments(group, numbers)
-            for one in group:
-                self._engine.drop_session(self._engine.sessions[one.symbol])
+            for sample in group:
+                self._engine.drop_session(self._engine.sessions[sample.symbol])
         self._leave(SIMULATED)
 
     def _commit(self, topic: str, records: list[Record]) -> None:
@@ -94,24 +94,24 @@ class Replay:
     def _moments(self, series: Sequence[Series], numbers: Sequence[int]) -> list[Moment]:
         """The header's distributions are taken before the questions are asked; these share their steps. A session
         whose bars are too few for a whole window has nothing to look at."""
-        headers = [self._engine.sessions[one.symbol].ready[GENERIC_KEY] for one in series]
+        headers = [self._engine.sessions[sample.symbol].ready[GENERIC_KEY] for sample in series]
         answers = self._ask(series, numbers)
         return [
-            self._moment(one, session, number, header, answer)
-            for one, number, header, answer in zip(series, numbers, headers, answers, strict=True)
-            if (session := self._engine.sessions[one.symbol]).window == self._profile.window_bars
+            self._moment(sample, session, number, header, answer)
+            for sample, number, header, answer in zip(series, numbers, headers, answers, strict=True)
+            if (session := self._engine.sessions[sample.symbol]).window == self._profile.window_bars
         ]
 
     def _ask(self, series: Sequence[Series], numbers: Sequence[int]) -> list[dict[str, Answer]]:
         """The full path's answers by class, each to the wording of the class whose turn it is."""
         asked: list[tuple[int, str, list[Answer | ErrorReply]]] = []
-        for at, (one, number) in enumerate(zip(series, numbers, strict=True)):
+        for at, (sample, number) in enumerate(zip(series, numbers, strict=True)):
             for kind in self._profile.classes:
                 listed = self._profile.questions.get(kind.name, ())
                 if listed:
                     replies: list[Answer | ErrorReply] = []
                     question = listed[number % len(listed)]
-                    self._engine.queries.ask(Query(one.symbol, question, "full"), replies.append)
+                    self._engine.queries.ask(Query(sample.symbol, question, "full"), replies.append)
                     asked.append((at, kind.name, replies))
         self._engine.run_until_idle()
         answers: list[dict[str, Answer]] = [{} for _ in series]
@@ -131,7 +131,7 @@ class Replay:
             len(session.region),
             session.version,
             stored[-1].bar.time_us,
-            BarArrays.from_rows(one.bar for one in stored),
+            BarArrays.from_rows(stored_bar.bar for stored_bar in stored),
             header,
             answers,
         )
@@ -140,10 +140,10 @@ class Replay:
 def _groups(series: Sequence[Series], most: int) -> Iterator[tuple[int, list[Series]]]:
     """Runs of series with distinct symbols, at most so many together, and where each begins."""
     group: list[Series] = []
-    for at, one in enumerate(series):
-        if len(group) == most or any(one.symbol == other.symbol for other in group):
+    for at, sample in enumerate(series):
+        if len(group) == most or any(sample.symbol == other.symbol for other in group):
             yield at - len(group), group
             group = []
-        group.append(one)
+        group.append(sample)
     if group:
         yield len(series) - len(group), group

@@ -45,14 +45,14 @@ def _count(outcome: CalibrationRun) -> int:
 def _gate(entry: ClassCalibration, generic: str, delta: float) -> Table:
     title = f"{generic}, from the generic header: tau = {entry.tau:g}{'' if entry.open else ' (closed)'}"
     table = _table(title, "sample", "windows", "coverage", "differ", "rate, 95 %", f"budget at {delta:g}")
-    for one in entry.measured:
+    for measured in entry.measured:
         table.add_row(
-            one.sample,
-            str(one.windows),
-            f"{one.coverage:.4f}",
-            f"{one.false_accepts} of {one.fired}",
-            f"{one.rate:.4f}\n{one.rate_low:.4f}-{one.rate_high:.4f}",
-            f"{one.budget:.4f}",
+            measured.sample,
+            str(measured.windows),
+            f"{measured.coverage:.4f}",
+            f"{measured.false_accepts} of {measured.fired}",
+            f"{measured.rate:.4f}\n{measured.rate_low:.4f}-{measured.rate_high:.4f}",
+            f"{measured.budget:.4f}",
         )
     return table
 

@@ -100,9 +100,9 @@ def run(settings: EngineSettings, series: Sequence[Series], plan: Plan, progress
     )
     files = model_files(settings)
     builder = model_builder(settings, files)
-    words = {one.name: one.words for one in builder.profile.classes}
+    words = {answer_class.name: answer_class.words for answer_class in builder.profile.classes}
     forms = served_forms(load_tokenizer(files.directory), words, builder.answers)
-    long_enough = [one for one in series if len(one.bars) >= builder.profile.window_bars]
+    long_enough = [candidate for candidate in series if len(candidate.bars) >= builder.profile.window_bars]
     if not long_enough and not plan.simulated:
         raise NothingToCalibrate(f"no series has {builder.profile.window_bars} bars, and none is to be simulated")
     pairs, facts = collect(build_engine(settings), long_enough, plan, progress)
@@ -120,7 +120,7 @@ def run(settings: EngineSettings, series: Sequence[Series], plan: Plan, progress
         delta=plan.demands.delta,
         created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         series=tuple(facts),
-        classes={name: one.calibration for name, one in chosen.items()},
+        classes={name: choice.calibration for name, choice in chosen.items()},
     )
     return CalibrationRun(calibration, pairs, chosen, curve_of(pairs, chosen), generic, forms)
 
@@ -137,12 +137,12 @@ def collect(
         drawn = simulated_series(plan.seed, plan.simulated + pilots, profile.region_bars)
         for moment in _watched(replay.simulated(drawn), "simulated series", len(drawn), progress):
             moments.append((PILOT if moment.number < pilots else SIMULATED, moment))
-        hashes = hashlib.sha256("".join(one.sha256() for one in drawn).encode())
+        hashes = hashlib.sha256("".join(sample.sha256() for sample in drawn).encode())
         facts.append(SeriesFacts(f"simulated, seed {plan.seed}", hashes.hexdigest(), plan.simulated))
-    for one in series:
-        count = min(plan.windows, (len(one.bars) - profile.window_bars) // (profile.window_bars + 1) + 1)
-        seen = list(_watched(replay.recorded(one, plan.windows), one.name, count, progress))
-        facts.append(one.facts(len(seen)))
+    for source in series:
+        count = min(plan.windows, (len(source.bars) - profile.window_bars) // (profile.window_bars + 1) + 1)
+        seen = list(_watched(replay.recorded(source, plan.windows), source.name, count, progress))
+        facts.append(source.facts(len(seen)))
         moments += [(_sample(at, len(seen), plan), moment) for at, moment in enumerate(seen)]
     return pairs_of(engine.builder, moments), facts
 

@@ -36,13 +36,17 @@ def check_python() -> Iterator[Finding]:
     yield ok("python", f"{sys.version.split()[0]} at {sys.executable}")
     wrong = []
     required = [Requirement(text) for text in metadata.requires(DISTRIBUTION) or ()]
-    needed = [one for one in required if one.marker is None or one.marker.evaluate({"extra": ""})]
-    for one in needed:
-        version = _installed(one.name)
+    needed = [
+        requirement
+        for requirement in required
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+    ]
+    for requirement in needed:
+        version = _installed(requirement.name)
         if version is None:
-            wrong.append(f"{one.name} is missing")
-        elif version not in one.specifier:
-            wrong.append(f"{one.name} {version} is not {one.specifier}")
+            wrong.append(f"{requirement.name} is missing")
+        elif version not in requirement.specifier:
+            wrong.append(f"{requirement.name} {version} is not {requirement.specifier}")
     if wrong:
         yield problem("packages", "; ".join(wrong), f"pip install --upgrade {DISTRIBUTION}")
     else:
@@ -113,7 +117,7 @@ def check_calibration(settings: EngineSettings) -> Iterator[Finding]:
     if calibration is None:
         yield ok("calibration", "none: tau is the profile's, and answers have no confidence")
         return
-    taus = ", ".join(f"{name} {one.tau:g}" for name, one in calibration.classes.items())
+    taus = ", ".join(f"{name} {entry.tau:g}" for name, entry in calibration.classes.items())
     yield ok("calibration", f"of {calibration.created}, for a budget of {calibration.r_max:g}: tau {taus}")
 
 

@@ -140,7 +140,7 @@ class Supervisor:
 
     def _on_end(self, process: subprocess.Popen[bytes]) -> bool:
         """Plan the restart of a child that ended unasked; False when it is to be given up."""
-        child = next(one for one in self._children if one.process is process)
+        child = next(candidate for candidate in self._children if candidate.process is process)
         status = process.returncode
         _close_pipe(process)
         now = time.monotonic()

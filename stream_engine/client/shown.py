@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 def shown(text: str) -> str:
     """With everything that a terminal would obey, or not show, written as its escape (``\\x1b``, ``\\u202e``)."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )
 
 
 def cell(text: str, style: str = "") -> Text:

@@ -40,8 +40,8 @@ class Series:
 def distinct(series: Iterable[Series]) -> list[Series]:
     """The series, without those whose bars came before under another name."""
     found: dict[str, Series] = {}
-    for one in series:
-        found.setdefault(one.sha256(), one)
+    for candidate in series:
+        found.setdefault(candidate.sha256(), candidate)
     return list(found.values())
 
 

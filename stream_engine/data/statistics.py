@@ -127,11 +127,13 @@ def labels(close: Floats, volume: Floats, names: Sequence[str]) -> dict[str, Lab
     """Right words of the classes `names` for windows: closes and volumes [..., W] to labels [...]."""
     found = {}
     for name, value in values(close, volume, names).items():
-        one = statistics(close.shape[-1])[name]
+        statistic = statistics(close.shape[-1])[name]
         index = np.where(
-            value > one.high + _TIE, one.above, np.where(value < one.low - _TIE, one.below, one.between)
+            value > statistic.high + _TIE,
+            statistic.above,
+            np.where(value < statistic.low - _TIE, statistic.below, statistic.between),
         )
-        found[name] = Labels(index, np.minimum(np.abs(value - one.low), np.abs(value - one.high)))
+        found[name] = Labels(index, np.minimum(np.abs(value - statistic.low), np.abs(value - statistic.high)))
     return found
 
 
@@ -141,14 +143,14 @@ def right_words(classes: Sequence[AnswerClass], close: Floats, volume: Floats) -
     A window without any volume has no right word of the class `volume`: its label is a convention, not an
     observation.
     """
-    names = [one.name for one in classes]
+    names = [answer_class.name for answer_class in classes]
     found = labels(close, volume, names)
-    traded = [bool(np.any(one > 0)) for one in volume]
+    traded = [bool(np.any(row > 0)) for row in volume]
     return [
         {
-            one.name: one.words[int(found[one.name].index[at])]
-            for one in classes
-            if one.name != "volume" or traded[at]
+            answer_class.name: answer_class.words[int(found[answer_class.name].index[at])]
+            for answer_class in classes
+            if answer_class.name != "volume" or traded[at]
         }
         for at in range(len(close))
     ]

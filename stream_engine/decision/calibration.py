@@ -109,11 +109,11 @@ class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"version {self.version} of the file's form is not known here")
         if not (0 < self.r_max < 1 and 0 < self.delta < 1):
             raise ValueError("r_max and delta must lie between 0 and 1")
-        for name, one in self.classes.items():
-            if not (math.isfinite(one.tau) and one.tau >= 0):
-                raise ValueError(f"tau of class {name!r} is {one.tau!r}")
-            gaps = [gap for gap, _ in one.confidence]
-            if gaps != sorted(gaps) or not all(0 <= chance <= 1 for _, chance in one.confidence):
+        for name, entry in self.classes.items():
+            if not (math.isfinite(entry.tau) and entry.tau >= 0):
+                raise ValueError(f"tau of class {name!r} is {entry.tau!r}")
+            gaps = [gap for gap, _ in entry.confidence]
+            if gaps != sorted(gaps) or not all(0 <= chance <= 1 for _, chance in entry.confidence):
                 raise ValueError(f"confidence of class {name!r} is no curve of probabilities over the gap")
 
     @classmethod

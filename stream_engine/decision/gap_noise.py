@@ -27,8 +27,8 @@ def measured_noise(runner: Runner, builder: Builder, precision: float) -> float:
     worst = 0.0
     for seed in range(SERIES):
         found = _ways(runner, builder, _walk(builder, seed))
-        gaps = [one.gap for one in found]
-        step = 2 * precision * max(abs(one.top1_logit) for one in found)
+        gaps = [distribution.gap for distribution in found]
+        step = 2 * precision * max(abs(distribution.top1_logit) for distribution in found)
         worst = max(worst, max(gaps) - min(gaps), step)
     return MARGIN * worst
 

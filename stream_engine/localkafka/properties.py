@@ -28,8 +28,8 @@ def server_properties(
     port: int, controller_port: int, log_dir: Path, secure: Sequence[SecureListener] = ()
 ) -> str:
     """`server.properties` of a single KRaft node that is broker and controller, on the loopback address only."""
-    further = "".join(f",{one.protocol}://{HOST}:{one.port}" for one in secure)
-    mapped = "".join(f",{one.protocol}:{one.protocol}" for one in secure)
+    further = "".join(f",{listener.protocol}://{HOST}:{listener.port}" for listener in secure)
+    mapped = "".join(f",{listener.protocol}:{listener.protocol}" for listener in secure)
     settings = {
         "process.roles": "broker,controller",
         "node.id": 1,
@@ -61,8 +61,8 @@ def server_properties(
         "background.threads": 2,
         "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
     }
-    for one in secure:
-        settings |= one.properties()
+    for listener in secure:
+        settings |= listener.properties()
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
 

@@ -174,7 +174,10 @@ class Evaluations(msgspec.Struct, frozen=True, tag=True):
 
     def __post_init__(self) -> None:
         source = self.topic, self.partition
-        if any((one.topic, one.partition) != source or one.offset is None for one in self.answers):
+        if any(
+            (evaluated.topic, evaluated.partition) != source or evaluated.offset is None
+            for evaluated in self.answers
+        ):
             raise ValueError("evaluations are of records of their own partition")
 
 

@@ -88,9 +88,9 @@ class Window(msgspec.Struct, frozen=True):
         closed = len(self.bars) - self.still_open
         if closed < 0 or (self.units is None) != (closed == 0):
             raise ValueError("a window has units where it has closed bars, and only there")
-        if any(one.bar.time_us <= before.bar.time_us for before, one in pairwise(self.bars)):
+        if any(after.bar.time_us <= before.bar.time_us for before, after in pairwise(self.bars)):
             raise ValueError("the times of a window's bars ascend")
-        if any(one.offset > self.offset for one in self.bars):
+        if any(stored_bar.offset > self.offset for stored_bar in self.bars):
             raise ValueError("no bar of a window is of a later record than the window")
 
 

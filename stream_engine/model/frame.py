@@ -79,9 +79,9 @@ class BarArrays:
         """Columns of anything that has a bar's attributes."""
         bars = list(rows)
         return cls(
-            np.array([one.time_us for one in bars], dtype=np.int64),
+            np.array([bar.time_us for bar in bars], dtype=np.int64),
             *(
-                np.array([getattr(one, name) for one in bars], dtype=np.float64)
+                np.array([getattr(bar, name) for bar in bars], dtype=np.float64)
                 for name in ("open", "high", "low", "close", "volume")
             ),
         )

@@ -59,10 +59,10 @@ class Profile:
         if self.rendering not in (RENDERING, TEXT_RENDERING):
             known = f"{RENDERING!r} and {TEXT_RENDERING!r}"
             raise ValueError(f"profile {self.name!r}: rendering {self.rendering!r} is unknown; known are {known}")
-        names = [one.name for one in self.classes]
+        names = [answer_class.name for answer_class in self.classes]
         if len(set(names)) != len(names):
             raise ValueError(f"profile {self.name!r}: a class is named twice: {names}")
-        if sum(one.generic for one in self.classes) != 1:
+        if sum(answer_class.generic for answer_class in self.classes) != 1:
             raise ValueError(f"profile {self.name!r}: exactly one class must be answered by the generic header")
         if not 0 < self.window_bars <= self.region_bars:
             raise ValueError(f"profile {self.name!r}: need 0 < window_bars <= region_bars")
@@ -90,11 +90,11 @@ class Profile:
         questions_path = profile_path.parent / raw.get("questions", QUESTIONS_FILE)
         questions = read_questions(questions_path) if questions_path.exists() else {}
         if "questions" in raw:  # another profile's file: of its classes, only those that this one has
-            questions = {one["name"]: questions.get(one["name"], ()) for one in raw["classes"]}
+            questions = {entry["name"]: questions.get(entry["name"], ()) for entry in raw["classes"]}
         digest = hashlib.sha256(tokenizer_path.read_bytes()).hexdigest() if tokenizer_path.exists() else ""
         classes = tuple(
-            AnswerClass(one["name"], tuple(one["words"]), one["formula"], bool(one.get("generic", False)))
-            for one in raw["classes"]
+            AnswerClass(entry["name"], tuple(entry["words"]), entry["formula"], bool(entry.get("generic", False)))
+            for entry in raw["classes"]
         )
         return cls(
             name=raw["name"] or name,
@@ -103,7 +103,7 @@ class Profile:
             window_bars=int(raw["window_bars"]),
             region_bars=int(raw["region_bars"]),
             max_answer_tokens=int(raw["max_answer_tokens"]),
-            tau={one.name: float(raw["tau"].get(one.name, 2.0)) for one in classes},
+            tau={answer_class.name: float(raw["tau"].get(answer_class.name, 2.0)) for answer_class in classes},
             questions=questions,
             tokenizer_digest=digest,
             rendering=raw.get("rendering", RENDERING),
@@ -114,14 +114,14 @@ class Profile:
     @property
     def generic_class(self) -> AnswerClass:
         """The class that the question-independent assistant header answers."""
-        return next(one for one in self.classes if one.generic)
+        return next(answer_class for answer_class in self.classes if answer_class.generic)
 
     def class_of_question(self, question: str) -> AnswerClass | None:
         """The class whose listed wordings hold this question, after normalisation; None where there is none."""
         wanted = normalise_question(question)
-        for one in self.classes:
-            if any(normalise_question(listed) == wanted for listed in self.questions.get(one.name, ())):
-                return one
+        for answer_class in self.classes:
+            if any(normalise_question(listed) == wanted for listed in self.questions.get(answer_class.name, ())):
+                return answer_class
         return None
 
     def digest(self) -> str:
@@ -129,7 +129,10 @@ class Profile:
         parts = {
             "system": self.system,
             "windows": [self.window_bars, self.region_bars, self.max_answer_tokens],
-            "classes": [[one.name, list(one.words), one.generic] for one in self.classes],
+            "classes": [
+                [answer_class.name, list(answer_class.words), answer_class.generic]
+                for answer_class in self.classes
+            ],
             "rendering": self.rendering,
             "tokenizer": self.tokenizer_digest,
         }

@@ -25,7 +25,7 @@ def main(model: str, device: str, adapter: str = "") -> None:
     highest = builder.vocab_size - 1
     if highest >= rows:
         raise ValueError(f"the tokenizer's id {highest} is outside the weights' vocabulary of {rows}")
-    classes = ", ".join(one.name for one in builder.profile.classes)
+    classes = ", ".join(answer_class.name for answer_class in builder.profile.classes)
     tell("ok", "model", f"{folder}: profile {builder.profile.name!r} ({classes}), tokenizer and weights fit")
 
     import torch

@@ -165,7 +165,7 @@ def load_runner(settings: EngineSettings, builder: Builder, shape: BudgetShape) 
             total_cells=shape.cells,
             device=settings.device,
             dtype=settings.dtype,
-            quantisation=None if settings.quantization == "none" else settings.quantization,
+            quantization=None if settings.quantization == "none" else settings.quantization,
             adapter=files.adapter,
         )
     except (OSError, ValueError, RuntimeError, ImportError) as error:

@@ -99,4 +99,4 @@ def _mentions(session: str) -> tuple[re.Pattern[str], ...]:
     flags = re.IGNORECASE if len("".join(parts)) > 3 or len(parts) > 1 else re.NOFLAG
     spelled = {re.escape(session), r"[/._-]?".join(parts)} if len(parts) > 1 else {re.escape(session)}
     ordered = sorted(spelled, key=len, reverse=True)
-    return tuple(re.compile(rf"(?<![\w^$=/.-])[$]?{one}(?![\w=/^-])", flags) for one in ordered)
+    return tuple(re.compile(rf"(?<![\w^$=/.-])[$]?{word}(?![\w=/^-])", flags) for word in ordered)

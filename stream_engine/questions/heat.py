@@ -55,25 +55,25 @@ class QuestionHeat:
     @property
     def promoted(self) -> tuple[str, ...]:
         """In order of first ask."""
-        return tuple(text for text, one in self._questions.items() if one.stage is Stage.PROMOTED)
+        return tuple(text for text, counted in self._questions.items() if counted.stage is Stage.PROMOTED)
 
     @property
     def empty(self) -> bool:
         return not self._questions
 
     def heat(self, question: str, now: float) -> float:
-        one = self._questions.get(question)
-        return 0.0 if one is None else one.heat * 0.5 ** ((now - one.at) / self._half_life_s)
+        counted = self._questions.get(question)
+        return 0.0 if counted is None else counted.heat * 0.5 ** ((now - counted.at) / self._half_life_s)
 
     def asked(self, question: str, now: float, times: int = 1) -> HeatChange:
         """Count ``times`` asks. Promotes the question where it has become hot enough for a place."""
         heat = self.heat(question, now) + times
-        one = self._questions.get(question)
-        if one is None:
+        counted = self._questions.get(question)
+        if counted is None:
             self._make_room(now)
-            one = self._questions[question] = _Question(heat, now)
-        one.heat, one.at = heat, now
-        if one.stage is Stage.PROMOTED or heat < PROMOTE_AT:
+            counted = self._questions[question] = _Question(heat, now)
+        counted.heat, counted.at = heat, now
+        if counted.stage is Stage.PROMOTED or heat < PROMOTE_AT:
             return HeatChange()
         promoted = self.promoted
         demoted: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class QuestionHeat:
                 return HeatChange()
             self._questions[coldest].stage = Stage.COUNTED
             demoted = (coldest,)
-        one.stage = Stage.PROMOTED
+        counted.stage = Stage.PROMOTED
         return HeatChange((question,), demoted)
 
     def cool(self, now: float) -> HeatChange:
@@ -101,6 +101,6 @@ class QuestionHeat:
             self._questions.pop(text, None)
 
     def _make_room(self, now: float) -> None:
-        counted = [text for text, one in self._questions.items() if one.stage is Stage.COUNTED]
+        counted = [text for text, known in self._questions.items() if known.stage is Stage.COUNTED]
         if counted and len(self._questions) >= CANDIDATES:
             del self._questions[min(counted, key=lambda text: self.heat(text, now))]

@@ -31,7 +31,9 @@ class Router:
         self._classifier = packaged()
         taught = dict(self._classifier.classes)
         self._classified = {
-            one.name: one for one in profile.classes if set(taught.get(one.name, ())) == set(one.words)
+            answer_class.name: answer_class
+            for answer_class in profile.classes
+            if set(taught.get(answer_class.name, ())) == set(answer_class.words)
         }
         self._find = lru_cache(REMEMBERED)(self._look_up)
 

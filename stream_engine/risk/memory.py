@@ -67,7 +67,11 @@ class RiskMemory:
         mine = kept.get(self._deployment, {}).get(self._gate)
         if isinstance(mine, dict):
             return mine
-        return {name: KeptClass(one) for name, one in kept.get(self._gate, {}).items() if isinstance(one, str)}
+        return {
+            name: KeptClass(encoded)
+            for name, encoded in kept.get(self._gate, {}).items()
+            if isinstance(encoded, str)
+        }
 
     def save(self, classes: Mapping[str, KeptClass]) -> bool:
         """Written beside and renamed, while no other engine does. False where that fails: the log says, once, that
@@ -131,4 +135,4 @@ def _without_points(classes: _State | dict[str, KeptClass]) -> _State | dict[str
     """Of a gate that serves no more: they are many, and of windows that are gone."""
     if not isinstance(classes, dict):
         return classes
-    return {name: msgspec.structs.replace(one, points=[]) for name, one in classes.items()}
+    return {name: msgspec.structs.replace(kept_class, points=[]) for name, kept_class in classes.items()}

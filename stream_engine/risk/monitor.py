@@ -193,6 +193,6 @@ def _facts(calibration: Calibration) -> CalibrationFacts:
         calibration.created,
         calibration.r_max,
         calibration.delta,
-        {name: one.chosen for name, one in calibration.classes.items()},
-        {name: one.certified for name, one in calibration.classes.items()},
+        {name: watched.chosen for name, watched in calibration.classes.items()},
+        {name: watched.certified for name, watched in calibration.classes.items()},
     )

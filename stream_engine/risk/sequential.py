@@ -89,7 +89,7 @@ class ChangeDetector:
     def observe(self, fault: bool) -> bool:
         """One more check; True when the evidence has passed the threshold."""
         ratios = self._fault if fault else self._clean
-        self._sums = [(1.0 + one) * ratio for one, ratio in zip(self._sums, ratios, strict=True)]
+        self._sums = [(1.0 + total) * ratio for total, ratio in zip(self._sums, ratios, strict=True)]
         return self.evidence >= self.threshold
 
 

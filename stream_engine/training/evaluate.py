@@ -85,10 +85,10 @@ class Rate:
 def windows_of(builder: TokenBuilder, regions: Sequence[EvaluationRegion]) -> list[EvaluationWindow]:
     """Regions as served; one is rebuilt from its newest window where its bars leave the level range."""
     profile = builder.profile
-    newest = [one.bars[len(one.bars) - profile.window_bars :] for one in regions]
-    right = right_words(
-        profile.classes, np.array([one.close for one in newest]), np.array([one.volume for one in newest])
-    )
+    newest = [region.bars[len(region.bars) - profile.window_bars :] for region in regions]
+    closes = np.array([latest.close for latest in newest])
+    volumes = np.array([latest.volume for latest in newest])
+    right = right_words(profile.classes, closes, volumes)
     windows = []
     for region, latest, words in zip(regions, newest, right, strict=True):
         bars, frame = region.bars, RegionFrame.fit(region.symbol, region.bars)
@@ -115,7 +115,7 @@ def answer(
     network: LlamaForCausalLM,
     builder: TokenBuilder,
     windows: Sequence[EvaluationWindow],
-    one: AnswerClass,
+    answer_class: AnswerClass,
     question: str | None,
     batch: int = 64,
 ) -> list[Judged]:
@@ -124,7 +124,7 @@ def answer(
     Windows that have no right word of the class are left out.
     """
     entry = builder.generic_entry if question is None else builder.query_entry(question)
-    asked = [window for window in windows if one.name in window.right]
+    asked = [window for window in windows if answer_class.name in window.right]
     judged: list[Judged] = []
     for part in range(0, len(asked), batch):
         group = asked[part : part + batch]
@@ -138,31 +138,33 @@ def answer(
         gaps = (top.values[:, 0] - top.values[:, 1]).tolist()
         for window, first, gap in zip(group, top.indices[:, 0].tolist(), gaps, strict=True):
             kind, word = builder.answers.get(first, ("", ""))
-            judged.append(Judged(window, word if kind == one.name else "", gap, window.right[one.name]))
+            judged.append(
+                Judged(window, word if kind == answer_class.name else "", gap, window.right[answer_class.name])
+            )
     return judged
 
 
 def rate(judged: Sequence[Judged], tau: float) -> Rate:
     """Coverage and accuracy of the gate: gap above `tau` and top-1 an answer of the class (`Eq. 12`)."""
-    fired = [one for one in judged if one.gap > tau and one.word]
-    return Rate(tau, len(judged), len(fired), sum(one.word == one.right for one in fired))
+    fired = [judgement for judgement in judged if judgement.gap > tau and judgement.word]
+    return Rate(tau, len(judged), len(fired), sum(judgement.word == judgement.right for judgement in fired))
 
 
 def agreement(
     network: LlamaForCausalLM,
     builder: TokenBuilder,
     windows: Sequence[EvaluationWindow],
-    one: AnswerClass,
+    answer_class: AnswerClass,
     questions: Sequence[str],
 ) -> dict[str, float]:
     """Share of windows in which each of `questions` is answered as the class's first listed wording.
 
     All are asked in one pass a window, as branches behind its tokens.
     """
-    entries = [builder.query_entry(text) for text in (builder.profile.questions[one.name][0], *questions)]
+    entries = [builder.query_entry(text) for text in (builder.profile.questions[answer_class.name][0], *questions)]
     same = []
     for window in windows:
-        if one.name in window.right:
+        if answer_class.name in window.right:
             tops = _asked_together(network, window, entries)
             same.append([top == tops[0] for top in tops[1:]])
     return dict(zip(questions, np.mean(same, axis=0).tolist(), strict=True))
@@ -210,17 +212,17 @@ def report(builder: TokenBuilder, network: LlamaForCausalLM, windows: Sequence[E
     for tau in TAUS:
         print(" ", rate(header, tau))
     held_out = read_questions(HELD_OUT)
-    for one in builder.profile.classes:
-        questions = builder.profile.questions[one.name]
+    for answer_class in builder.profile.classes:
+        questions = builder.profile.questions[answer_class.name]
         asked = [
             answered
             for at, question in enumerate(questions)
-            for answered in answer(network, builder, windows[at :: len(questions)], one, question)
+            for answered in answer(network, builder, windows[at :: len(questions)], answer_class, question)
         ]
-        print(f"questions, {one.name}:")
+        print(f"questions, {answer_class.name}:")
         for tau in TAUS:
             print(" ", rate(asked, tau))
-        shares = agreement(network, builder, windows[::8], one, held_out[one.name])
+        shares = agreement(network, builder, windows[::8], answer_class, held_out[answer_class.name])
         worst = min(shares, key=lambda question: shares[question])
         mean = sum(shares.values()) / len(shares)
         print(f"  wordings held out, answered as a listed one: {mean:.4f}; {worst!r}: {shares[worst]:.4f}")

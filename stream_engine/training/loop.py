@@ -93,8 +93,8 @@ def train(config: TrainConfig, progress: Callable[[Progress], None], stop_after:
     network = new_network(
         builder, architecture(builder, config.width, config.layers, config.feed_forward), config.seed
     )
-    names = tuple(one.name for one in builder.profile.classes)
-    words = max(len(one.words) for one in builder.profile.classes)
+    names = tuple(answer_class.name for answer_class in builder.profile.classes)
+    words = max(len(answer_class.words) for answer_class in builder.profile.classes)
     heads = BarHeads(config.width, len(names), words)
     optimizer = torch.optim.AdamW(_groups(config, network, heads), lr=config.peak_rate, betas=(0.9, 0.98))
     parameters = [*network.parameters(), *heads.parameters()]
@@ -219,9 +219,11 @@ def _batch(config: TrainConfig, builder: TokenBuilder, stream: tuple[int, ...], 
 
 def _groups(config: TrainConfig, network: LlamaForCausalLM, heads: BarHeads) -> list[dict[str, Any]]:
     """Decay matrices of the layers only: not embeddings, norms or the training-only heads."""
-    layers = [one for one in network.model.layers.parameters() if one.dim() > 1]
-    decayed = {id(one) for one in layers}
-    rest = [one for one in (*network.parameters(), *heads.parameters()) if id(one) not in decayed]
+    layers = [parameter for parameter in network.model.layers.parameters() if parameter.dim() > 1]
+    decayed = {id(parameter) for parameter in layers}
+    rest = [
+        parameter for parameter in (*network.parameters(), *heads.parameters()) if id(parameter) not in decayed
+    ]
     return [
         {"params": layers, "weight_decay": config.weight_decay},
         {"params": rest, "weight_decay": 0.0},

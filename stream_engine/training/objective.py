@@ -65,7 +65,9 @@ def window_labels(
     close: NDArray[np.float64], volume: NDArray[np.float64], window: int, names: tuple[str, ...]
 ) -> list[Labels]:
     """Labels of each class at each boundary from `window` bars on: arrays of [series, bars - window + 1]."""
-    closes, volumes = (np.lib.stride_tricks.sliding_window_view(one, window, axis=-1) for one in (close, volume))
+    closes, volumes = (
+        np.lib.stride_tricks.sliding_window_view(column, window, axis=-1) for column in (close, volume)
+    )
     return [*labels(closes, volumes, names).values()]
 
 
@@ -85,14 +87,16 @@ def make_batch(
     """
     profile = builder.profile
     window, total, size = profile.window_bars, bars.close.shape[1], builder.tokens_per_bar
-    names = tuple(one.name for one in profile.classes)
+    names = tuple(answer_class.name for answer_class in profile.classes)
     right = window_labels(bars.close, bars.volume, window, names)
-    index = np.stack([one.index for one in right], axis=-1)
+    index = np.stack([labels.index for labels in right], axis=-1)
     # A window without any volume has its documented answer when asked, and nothing for the bars to learn.
     volumes = np.lib.stride_tricks.sliding_window_view(bars.volume, window, axis=-1)
     idle = ~(volumes > 0).any(axis=-1, keepdims=True) & (np.array(names) == "volume")
     ids = {word: token for token, word in builder.answers.items()}
-    word_ids = np.array([[ids[(one.name, word)] for word in one.words] for one in profile.classes])
+    word_ids = np.array(
+        [[ids[(answer_class.name, word)] for word in answer_class.words] for answer_class in profile.classes]
+    )
     generic = names.index(profile.generic_class.name)
     rows: list[Row] = []
     for at in range(len(bars.close)):
@@ -168,7 +172,7 @@ def _question(rng: np.random.Generator, listed: tuple[str, ...], symbol: str, pl
 
 
 def _padded(lists: list[list[int]], length: int, pad: int = 0) -> Tensor:
-    return torch.tensor([one + [pad] * (length - len(one)) for one in lists])
+    return torch.tensor([row + [pad] * (length - len(row)) for row in lists])
 
 
 def tree_mask(batch: TrainingBatch) -> Tensor:

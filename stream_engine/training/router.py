@@ -47,12 +47,12 @@ def fit(found: list[Example], classes: Classes, thresholds: tuple[float, ...]) -
     names = [name for name, _ in classes] + [OTHER]
     counts: dict[str, int] = {}
     sets = [features(example.words) for example in found]
-    for one in sets:
-        for feature in one:
+    for marks in sets:
+        for feature in marks:
             counts[feature] = counts.get(feature, 0) + 1
     kept = sorted(feature for feature, count in counts.items() if count >= MIN_COUNT)
     index = {feature: row for row, feature in enumerate(kept)}
-    rows = [[index[feature] for feature in one if feature in index] for one in sets]
+    rows = [[index[feature] for feature in marks if feature in index] for marks in sets]
     starts = np.cumsum([0, *map(len, rows)])
     flat = np.fromiter((at for row in rows for at in sorted(row)), np.int32, int(starts[-1]))
     matrix = csr_matrix((np.ones(len(flat), np.float32), flat, starts), shape=(len(found), len(index)))
@@ -62,14 +62,18 @@ def fit(found: list[Example], classes: Classes, thresholds: tuple[float, ...]) -
         [names.index(example.question_class) for example in found],
         sample_weight=[example.weight for example in found],
     )
-    right = [{w for one in found if one.question_class == name for w in one.words} for name, _ in classes]
+    right = [
+        {w for example in found if example.question_class == name for w in example.words} for name, _ in classes
+    ]
     return QuestionClassifier(
         classes,
         index,
         np.asarray(model.coef_.T, np.float16).astype(np.float32),
         np.asarray(model.intercept_, np.float32),
         tuple(frozenset(words) for words in right),
-        frozenset(one.question_class for one in found if one.question_class != OTHER and polar(one.words)),
+        frozenset(
+            example.question_class for example in found if example.question_class != OTHER and polar(example.words)
+        ),
         thresholds,
     )
 
@@ -90,9 +94,13 @@ def validate(found: list[Example], classes: Classes) -> Validation:
     written = np.array([example.weight >= 1 for example in found])  # what is broken by chance is no one's question
     thresholds, right, wrong = [], [], []
     for at in range(len(names)):
-        taken = {one: (guessed == at) & (probability >= one) & written for one in THRESHOLDS}
-        mistaken = {one: float(np.mean((taken[one] & (truth != at))[written])) for one in THRESHOLDS}
-        chosen = next((one for one in THRESHOLDS if mistaken[one] <= WRONG_SHARE), THRESHOLDS[-1])
+        taken = {threshold: (guessed == at) & (probability >= threshold) & written for threshold in THRESHOLDS}
+        mistaken = {
+            threshold: float(np.mean((taken[threshold] & (truth != at))[written])) for threshold in THRESHOLDS
+        }
+        chosen = next(
+            (threshold for threshold in THRESHOLDS if mistaken[threshold] <= WRONG_SHARE), THRESHOLDS[-1]
+        )
         thresholds.append(chosen)
         right.append(float(np.mean(taken[chosen][truth == at])))
         wrong.append(mistaken[chosen])
@@ -101,7 +109,7 @@ def validate(found: list[Example], classes: Classes) -> Validation:
 
 def train(profile: Profile, seed: int = 7) -> tuple[QuestionClassifier, Validation]:
     """The classifier of a profile's classes, from its listed wordings and the templates."""
-    classes = tuple((one.name, one.words) for one in profile.classes)
+    classes = tuple((answer_class.name, answer_class.words) for answer_class in profile.classes)
     found = examples(profile.questions, profile.generic_class.name, np.random.default_rng(seed))
     validation = validate(found, classes)
     return fit(found, classes, validation.thresholds), validation

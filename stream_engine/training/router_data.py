@@ -120,7 +120,9 @@ def _broken(found: list[Example], known: Mapping[tuple[str, ...], str], rng: np.
             made[words[: rng.integers(1, len(words) // 2 + 1)]] = group
             made[tuple(words[at] for at in rng.permutation(len(words)))] = group
     for name in dict.fromkeys(example.question_class for example in right):
-        vocabulary = sorted({word for one in right if one.question_class == name for word in one.words})
+        vocabulary = sorted(
+            {word for example in right if example.question_class == name for word in example.words}
+        )
         for number in range(600):
             made[tuple(rng.choice(vocabulary, rng.integers(1, 7)).tolist())] = f"random {name} {number // 20}"
     return [Example(words, OTHER, group, BROKEN_WEIGHT) for words, group in made.items() if words not in known]

@@ -69,11 +69,20 @@ def serve_series(engine: Engine, series: Series, most: int) -> list[Served]:
     served: list[Served] = []
     for moment, truth, told in zip(moments, right, ceiling, strict=True):
         for kind, (word, gap) in _answers(engine, moment).items():
-            one = profile.generic_class.name if kind == HEADER else kind
-            if one in truth:
-                full = moment.answers[one].answer if kind == HEADER else None
+            class_name = profile.generic_class.name if kind == HEADER else kind
+            if class_name in truth:
+                full = moment.answers[class_name].answer if kind == HEADER else None
                 served.append(
-                    Served(series.name, kind, moment.fill, word, gap, truth[one], told.get(one, ""), full)
+                    Served(
+                        series.name,
+                        kind,
+                        moment.fill,
+                        word,
+                        gap,
+                        truth[class_name],
+                        told.get(class_name, ""),
+                        full,
+                    )
                 )
     return served
 
@@ -83,9 +92,9 @@ def _answers(engine: Engine, moment: Moment) -> dict[str, tuple[str, float]]:
     profile = engine.builder.profile
     kind, word = engine.builder.answers.get(moment.header.top1, ("", ""))
     found = {HEADER: (word if kind == profile.generic_class.name else "", moment.header.gap)}
-    for one in profile.classes:
-        answer = moment.answers[one.name]
-        found[one.name] = (answer.answer if answer.answer in one.words else "", answer.gap)
+    for answer_class in profile.classes:
+        answer = moment.answers[answer_class.name]
+        found[answer_class.name] = (answer.answer if answer.answer in answer_class.words else "", answer.gap)
     return found
 
 
@@ -100,23 +109,23 @@ def _read_back(series: Series, moment: Moment, before_end: int, window: int) -> 
 
 def line(served: Sequence[Served], tau: float) -> str:
     """Coverage, accuracy against the truth and, for the header, against the full path, at one tau."""
-    fired = [one for one in served if one.gap > tau and one.word]
-    right = sum(one.word == one.right for one in fired)
+    fired = [asking for asking in served if asking.gap > tau and asking.word]
+    right = sum(asking.word == asking.right for asking in fired)
     low, high = wilson(right, len(fired))
     text = (
         f"n {len(served):5d}  coverage {len(fired) / max(1, len(served)):.4f}  "
         f"right {right / max(1, len(fired)):.4f} [{low:.4f}, {high:.4f}]"
     )
-    asked = [one for one in fired if one.full is not None]
+    asked = [asking for asking in fired if asking.full is not None]
     if asked:
-        text += f"  false accepts {sum(one.word != one.full for one in asked)}/{len(asked)}"
+        text += f"  false accepts {sum(asking.word != asking.full for asking in asked)}/{len(asked)}"
     return text
 
 
-def baseline(served: Sequence[Served], one: AnswerClass) -> str:
+def baseline(served: Sequence[Served], answer_class: AnswerClass) -> str:
     """Shares of the right words, the share of the commonest, and the ceiling."""
     counts, count = Counter(answer.right for answer in served), max(1, len(served))
-    shares = " ".join(f"{word} {counts[word] / count:.3f}" for word in one.words)
+    shares = " ".join(f"{word} {counts[word] / count:.3f}" for word in answer_class.words)
     ceiling = sum(answer.ceiling == answer.right for answer in served) / count
     return f"{shares}  majority {max(counts.values(), default=0) / count:.3f}  ceiling {ceiling:.3f}"
 
@@ -124,16 +133,19 @@ def baseline(served: Sequence[Served], one: AnswerClass) -> str:
 def report(served: Sequence[Served], classes: Sequence[AnswerClass], taus: dict[str, float], window: int) -> str:
     """The tables of the header and of each class: over tau, by instrument, by fill of the region."""
     lines = []
-    generic = next(one for one in classes if one.generic)
-    for kind, one in ((HEADER, generic), *((one.name, one) for one in classes)):
+    generic = next(answer_class for answer_class in classes if answer_class.generic)
+    for kind, answer_class in (
+        (HEADER, generic),
+        *((answer_class.name, answer_class) for answer_class in classes),
+    ):
         mine = [answer for answer in served if answer.kind == kind]
-        tau = taus[one.name]
-        lines.append(f"{kind} ({one.name}), over tau:  {baseline(mine, one)}")
+        tau = taus[answer_class.name]
+        lines.append(f"{kind} ({answer_class.name}), over tau:  {baseline(mine, answer_class)}")
         lines += [f"  tau {level:.2f}   {line(mine, level)}" for level in TAUS]
         lines.append(f"{kind}, tau {tau:g}, by instrument:")
         for name in dict.fromkeys(answer.name for answer in mine):
             part = [answer for answer in mine if answer.name == name]
-            lines.append(f"  {name:12s} {line(part, tau)}\n  {'':12s}   {baseline(part, one)}")
+            lines.append(f"  {name:12s} {line(part, tau)}\n  {'':12s}   {baseline(part, answer_class)}")
         lines.append(f"{kind}, tau {tau:g}, by fill of the region:")
         for low in range(window, 2 * window, 8):
             high = low + 7 + (low + 8 == 2 * window)

@@ -16,7 +16,7 @@ from loadgen.runner import Load, LoadOutcome
 from query_api.fast_path import UNREADABLE
 from stream_engine.config import KafkaSettings
 from stream_engine.decision.gate import GateReason
-from stream_engine.decision.judge import Outcome as Outcomes
+from stream_engine.decision.judge import Outcome
 from stream_engine.decision.reading import Miss
 from stream_engine.util.intervals import wilson
 
@@ -75,9 +75,9 @@ def test_counters_are_read_and_subtracted() -> None:
 
 def test_read_are_all_outcomes_that_had_a_valid_distribution_and_no_others() -> None:
     """Whatever the gate made of it: each of its reasons, and an answer below it that the caller asked for."""
-    found = {reason.value for reason in GateReason} | {Outcomes.BELOW_GATE.value}
-    ends = {outcome.value for outcome in (*Outcomes, *Miss)} | {UNREADABLE}
-    others = ends - found - {Outcomes.NOT_FRESH.value}  # no bounds are asked for
+    found = {reason.value for reason in GateReason} | {Outcome.BELOW_GATE.value}
+    ends = {outcome.value for outcome in (*Outcome, *Miss)} | {UNREADABLE}
+    others = ends - found - {Outcome.NOT_FRESH.value}  # no bounds are asked for
     text = "\n".join(
         f'query_api_fast_path_total{{outcome="{name}"}} {value}'
         for names, value in ((found, 1), (others, 100))

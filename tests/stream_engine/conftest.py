@@ -153,7 +153,7 @@ def tiny_chat(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(11)
     config = LlamaConfig(
         vocab_size=tokenizer.get_vocab_size(),
-        hidden_size=64,  # quantised blocks are of 64 weights
+        hidden_size=64,  # quantized blocks are of 64 weights
         intermediate_size=128,
         num_hidden_layers=2,
         num_attention_heads=4,

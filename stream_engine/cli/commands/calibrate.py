@@ -98,7 +98,7 @@ def calibrate(
     try:
         with Progress(*columns, console=Console(stderr=True)) as view:
             steps = Steps(view)
-            series = distinct(one for source in sources for one in read_source(source, symbol, config, steps))
+            series = distinct(drawn for source in sources for drawn in read_source(source, symbol, config, steps))
             outcome = run(settings, series, plan, steps.show)
         outcome.save(out)
         save_plots(out, outcome.calibration, outcome.curve, outcome.generic)

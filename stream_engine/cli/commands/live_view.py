@@ -168,11 +168,11 @@ def _poll(client: httpx.Client, view: View, session: str | None) -> None:
         view.model = health.json()["model"]
     if calibration.is_success:
         told = calibration.json()
-        view.gate = next((one for one in told["classes"] if one["class"] == told["generic_class"]), {})
+        view.gate = next((entry for entry in told["classes"] if entry["class"] == told["generic_class"]), {})
     if queries.is_success:
         view.queries = queries.json()["data"]
     if listed.is_success:
-        view.sessions = [one for one in listed.json()["data"] if session in (None, one["id"])]
+        view.sessions = [row for row in listed.json()["data"] if session in (None, row["id"])]
 
 
 def _take_events(follower: EventFollower, view: View) -> None:

@@ -73,7 +73,7 @@ def probe_model(
             def told(done: int, total: int) -> None:
                 view.update(task, completed=done, total=total)
 
-            series = [Series(*one) for one in recorded_series(data)] if recorded else []
+            series = [Series(*fields) for fields in recorded_series(data)] if recorded else []
             if recorded and not series:
                 raise Failure("no recorded series here: pip install 'stream-engine[demo]'")
             found = probe(settings, windows, seed, told, series)
@@ -105,19 +105,22 @@ def table(found: Probe) -> str:
         f"gap, quantiles        {gaps}",
     ]
     lines += [
-        f"at tau {tau:<14g} fires {one.fired / one.windows:.3f}, right {one.right / max(1, one.fired):.3f}"
-        for tau, one in found.over_tau.items()
-        if one.fired
+        f"at tau {tau:<14g} fires {judged.fired / judged.windows:.3f}, "
+        f"right {judged.right / max(1, judged.fired):.3f}"
+        for tau, judged in found.over_tau.items()
+        if judged.fired
     ]
     if len(found.by_series) > 1:
         lines += [
-            f"{name:21s} {one.windows} windows, fires {one.fired / one.windows:.3f}, "
-            f"right {one.right / max(1, one.fired):.3f}"
-            for name, one in found.by_series.items()
+            f"{name:21s} {judged.windows} windows, fires {judged.fired / judged.windows:.3f}, "
+            f"right {judged.right / max(1, judged.fired):.3f}"
+            for name, judged in found.by_series.items()
         ]
-    for direction in dict.fromkeys(one.direction for one in found.clean):
-        seen = [one for one in found.clean if one.direction == direction]
-        said = ", ".join(f"{one.said!r} {one.gap:.2f}{'' if one.fires else ' (gate shut)'}" for one in seen)
+    for direction in dict.fromkeys(window.direction for window in found.clean):
+        seen = [window for window in found.clean if window.direction == direction]
+        said = ", ".join(
+            f"{window.said!r} {window.gap:.2f}{'' if window.fires else ' (gate shut)'}" for window in seen
+        )
         lines.append(f"clean {direction:4s}            {said}")
     lines += [
         f"prefill, decode       {found.prefill_ms:.2f} ms a token of many, {found.decode_ms:.1f} ms one token",

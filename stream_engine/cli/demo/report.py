@@ -41,8 +41,8 @@ class Report:
         return self._console.status(what)
 
     def opening(self, series: dict[str, list[FeedBar]]) -> None:
-        first = min(one[0][1]["ts"] for one in series.values())[:10]
-        last = max(one[-1][1]["ts"] for one in series.values())[:10]
+        first = min(bars[0][1]["ts"] for bars in series.values())[:10]
+        last = max(bars[-1][1]["ts"] for bars in series.values())[:10]
         self._console.rule("market data in, answers out")
         self._console.print(
             f"Daily bars of {', '.join(series)}, {first} to {last}, through a real Kafka into one resident\n"

@@ -93,17 +93,17 @@ def _show(
 
     history = min(profile.region_bars, len(next(iter(series.values()))) // 2)
     with report.waiting(f"publishing {history} bars of history each"):
-        _publish(service, [bar for one in series.values() for bar in one[:history]])
-        _await_bars(client, {name: one[history - 1] for name, one in series.items()})
+        _publish(service, [bar for published in series.values() for bar in published[:history]])
+        _await_bars(client, {name: published[history - 1] for name, published in series.items()})
         time.sleep(0.5)
     for _ in follower.drain():
         pass  # the history's answers: what follows is live
-    fresh = _in_time_order([bar for one in series.values() for bar in one[history:]])
+    fresh = _in_time_order([bar for published in series.values() for bar in published[history:]])
     report.flow(len(fresh), speed)
     asker = Asker(client)
     wordings = profile.questions[generic][1:]
     _ask_while_publishing(report, service, fresh, speed, follower, asker, list(series), wordings)
-    _await_bars(client, {name: one[-1] for name, one in series.items()})
+    _await_bars(client, {name: published[-1] for name, published in series.items()})
     time.sleep(0.5)
     report.changes(follower.drain())
 
@@ -171,7 +171,7 @@ def _await_bars(client: httpx.Client, newest: dict[str, FeedBar]) -> None:
     wanted = {name: bar["ts"] for name, (_, bar) in newest.items()}
     while True:
         listed = request(client, "GET", "/v1/sessions")["data"]
-        newest_held = {one["id"]: one["last_event_time"] for one in listed}
+        newest_held = {session["id"]: session["last_event_time"] for session in listed}
         if all(newest_held.get(name) == time_of_bar for name, time_of_bar in wanted.items()):
             return
         if time.monotonic() > deadline:

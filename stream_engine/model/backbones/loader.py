@@ -17,7 +17,7 @@ from stream_engine.model.backbones.backbone import Backbone
 from stream_engine.model.backbones.families import check_config
 from stream_engine.model.forward.attention import ATTENTION, register
 
-Quantisation = Literal["nf4", "int8"]
+BitsAndBytes = Literal["nf4", "int8"]
 
 
 def load_backbone(
@@ -26,14 +26,14 @@ def load_backbone(
     total_cells: int,
     device: str = "cpu",
     dtype: str | torch.dtype | None = None,
-    quantisation: Quantisation | None = None,
+    quantization: BitsAndBytes | None = None,
     adapter: Path | None = None,
 ) -> Backbone:
     """Load a model directory (or a hub id) and give it a KV store of `total_cells` tokens.
 
     dtype: weights and KV; by default float32 on a CPU (exactness) and bfloat16 elsewhere.
-    quantisation: "nf4" or "int8" weights through bitsandbytes; KV stays in `dtype`.
-    adapter: folder of a LoRA adapter made for these weights; it is merged into them, but for quantised ones.
+    quantization: "nf4" or "int8" weights through bitsandbytes; KV stays in `dtype`.
+    adapter: folder of a LoRA adapter made for these weights; it is merged into them, but for quantized ones.
     Raises FileNotFoundError for a directory that is not there, UnsupportedModelError for a family that is not
     served exactly, ValueError for an adapter of another model.
     """
@@ -44,16 +44,16 @@ def load_backbone(
         check_config(config)
         register()
         options: dict[str, Any] = {}
-        if quantisation is not None:
-            options["quantization_config"] = quantisation_config(quantisation, width)
+        if quantization is not None:
+            options["quantization_config"] = quantization_config(quantization, width)
             options["device_map"] = {"": device}
         loaded = AutoModelForCausalLM.from_pretrained(
             source, config=config, dtype=width, attn_implementation=ATTENTION, local_files_only=local, **options
         )
-    if quantisation is None:
+    if quantization is None:
         loaded = loaded.to(device)
     if adapter is not None:
-        loaded = with_adapter(loaded, adapter, merge=quantisation is None)
+        loaded = with_adapter(loaded, adapter, merge=quantization is None)
     return Backbone(loaded, total_cells)
 
 
@@ -97,8 +97,8 @@ def resolve_dtype(dtype: str | torch.dtype | None, device: str) -> torch.dtype:
     return found
 
 
-def quantisation_config(kind: Quantisation, compute: torch.dtype) -> Any:
-    """bitsandbytes settings: NF4 with double quantisation, or LLM.int8. Raises ValueError for another kind."""
+def quantization_config(kind: BitsAndBytes, compute: torch.dtype) -> Any:
+    """bitsandbytes settings: NF4 with double quantization, or LLM.int8. Raises ValueError for another kind."""
     if kind == "nf4":
         return BitsAndBytesConfig(
             load_in_4bit=True,
@@ -108,7 +108,7 @@ def quantisation_config(kind: Quantisation, compute: torch.dtype) -> Any:
         )
     if kind == "int8":
         return BitsAndBytesConfig(load_in_8bit=True)
-    raise ValueError(f"quantisation {kind!r} is not one of nf4, int8")
+    raise ValueError(f"quantization {kind!r} is not one of nf4, int8")
 
 
 def _source(model: str | Path) -> tuple[str, bool]:

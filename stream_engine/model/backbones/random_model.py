@@ -13,12 +13,12 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from stream_engine.model.backbones.loader import quantisation_config, quiet_libraries
+from stream_engine.model.backbones.loader import quantization_config, quiet_libraries
 from stream_engine.model.backbones.shapes import ModelShape, Quantization
 from stream_engine.model.forward.attention import ATTENTION, register
 
-NOT_QUANTISED = ["lm_head"]
-"""As transformers loads quantised models: the output layer keeps its width."""
+NOT_QUANTIZED = ["lm_head"]
+"""As transformers loads quantized models: the output layer keeps its width."""
 
 
 def random_model(
@@ -32,7 +32,7 @@ def random_model(
 ) -> Any:
     """A Llama of this shape on `device`, as `Backbone` takes it.
 
-    quantization: "nf4" packs the linear layers inside the blocks (double quantisation, computed in `dtype`); the
+    quantization: "nf4" packs the linear layers inside the blocks (double quantization, computed in `dtype`); the
         rest, and everything with "none", is in `dtype`. No more than one layer is ever there unpacked, and every
         layer has memory of its own, so a step reads as many bytes as with trained weights.
     told: called with the number of blocks that are ready, and of all.
@@ -57,8 +57,8 @@ def random_model(
         if quantization == "nf4":
             from transformers.integrations.bitsandbytes import replace_with_bnb_linear
 
-            settings = quantisation_config("nf4", dtype)
-            model = replace_with_bnb_linear(model, NOT_QUANTISED, settings)
+            settings = quantization_config("nf4", dtype)
+            model = replace_with_bnb_linear(model, NOT_QUANTIZED, settings)
     # Made anew, not moved: its buffers are computed from the configuration, and they stay float32.
     model.model.rotary_emb = type(model.model.rotary_emb)(config).to(device)
     generator = torch.Generator(device).manual_seed(seed)
@@ -89,6 +89,6 @@ def _materialised(
     kind = type(parameter)
     if kind.__name__ != "Params4bit":
         return nn.Parameter(value, requires_grad=False)
-    # As transformers does when it loads a checkpoint: `to` quantises on the device and drops what it was given.
+    # As transformers does when it loads a checkpoint: `to` quantizes on the device and drops what it was given.
     packed: Any = kind(value, requires_grad=False, **parameter.__dict__)
     return cast(nn.Parameter, packed.to(value.device))

@@ -11,7 +11,7 @@ WIDTH = 2
 """Bytes of a bfloat16: KV, embeddings, norms and the output layer; with "none" all weights."""
 
 NF4_BLOCK = 64
-"""Weights that share a scale in bitsandbytes' NF4; with double quantisation the scale takes one byte, and 256
+"""Weights that share a scale in bitsandbytes' NF4; with double quantization the scale takes one byte, and 256
 scales share one of four bytes."""
 NF4_BYTES = 0.5 + 1 / NF4_BLOCK + 4 / (256 * NF4_BLOCK)
 
@@ -48,7 +48,7 @@ class ModelShape:
 
     @property
     def largest_layer_bytes(self) -> int:
-        """Bytes of the largest linear layer in bfloat16: what is there for a moment while it is quantised, and
+        """Bytes of the largest linear layer in bfloat16: what is there for a moment while it is quantized, and
         again where bitsandbytes unpacks it for a wide step."""
         return WIDTH * self.hidden * max(self.intermediate, self.heads * self.head_dim)
 

@@ -78,7 +78,7 @@ def _from_origin(origin: Origin, model: KnownModel, downloads: Path, told: Told)
             _download(client, origin.url, part, told)
             return part
         page = client.get(origin.url, headers=origin.headers).raise_for_status()
-        listed = {one["filename"]: one["url"] for one in page.json()["files"]}
+        listed = {listing["filename"]: listing["url"] for listing in page.json()["files"]}
         if origin.wheel not in listed:
             raise ValueError(f"it lists no {origin.wheel}")
         wheel = downloads / f"{origin.wheel}.part"

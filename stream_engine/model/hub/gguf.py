@@ -1,4 +1,4 @@
-"""Unpacks a GGUF file into a folder that loads quickly: a memory map instead of a dequantisation at each start."""
+"""Unpacks a GGUF file into a folder that loads quickly: a memory map instead of a dequantization at each start."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def weights_sha256(*directories: Path) -> str:
     """Hash of the names and contents of weights and configurations in a model's folders (hex)."""
     total = hashlib.sha256()
     for directory in directories:
-        files = (one for one in directory.iterdir() if one.suffix in WEIGHTS or one.name in CONFIGURATIONS)
+        files = (path for path in directory.iterdir() if path.suffix in WEIGHTS or path.name in CONFIGURATIONS)
         for path in sorted(files):
             with path.open("rb") as file:
                 total.update(f"{path.name}:{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())

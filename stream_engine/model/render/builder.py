@@ -54,9 +54,9 @@ class TokenBuilder:
         self.generic_entry: tuple[int, ...] = close_turn
         self.tool_envelope: tuple[int, ...] = (self.end_token, self._whole(TOOL))
         self.answers: dict[int, tuple[str, str]] = {
-            self._whole(answer_token(one.name, word)): (one.name, word)
-            for one in profile.classes
-            for word in one.words
+            self._whole(answer_token(answer_class.name, word)): (answer_class.name, word)
+            for answer_class in profile.classes
+            for word in answer_class.words
         }
         self._level_ids = np.array([self._whole(text) for text in LEVEL_TOKENS], dtype=np.int32)
         # In the order of the buckets: -MAX_MOVE .. MAX_MOVE, then NO_MOVE.
@@ -104,12 +104,12 @@ class TokenBuilder:
         """Readable text of tokens; an answer token reads as its word."""
         pieces: list[str] = []
         run: list[int] = []
-        for one in ids:
-            if one in self.answers:
-                pieces += [self._tokenizer.decode(run, skip_special_tokens=False), self.answers[one][1]]
+        for token in ids:
+            if token in self.answers:
+                pieces += [self._tokenizer.decode(run, skip_special_tokens=False), self.answers[token][1]]
                 run = []
             else:
-                run.append(int(one))
+                run.append(int(token))
         return "".join([*pieces, self._tokenizer.decode(run, skip_special_tokens=False)])
 
     @property

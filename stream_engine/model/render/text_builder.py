@@ -56,8 +56,8 @@ class TextBuilder:
         self.generic_entry: tuple[int, ...] = header + self._stem
         self.answers: dict[int, tuple[str, str]] = {}
         self.answer_ids: dict[tuple[str, str], int] = {}
-        for one in profile.classes:
-            self._add_words(one.name, one.words)
+        for answer_class in profile.classes:
+            self._add_words(answer_class.name, answer_class.words)
         self._levels = self._level_table()
         self.tokens_per_bar: int = self._levels.shape[1]
 
@@ -90,10 +90,12 @@ class TextBuilder:
         one by one where that is the only way to have the same number of tokens for each."""
         levels = range(-MAX_LEVEL, MAX_LEVEL + 1)
         parts = [(" -" if level < 0 else " +", *f"{abs(level):02d}") for level in levels]
-        whole = [one.ids for one in self._tokenizer.encode_batch(["".join(one) for one in parts], False)]
+        whole = [
+            encoding.ids for encoding in self._tokenizer.encode_batch(["".join(text) for text in parts], False)
+        ]
         if len({len(ids) for ids in whole}) > 1:
-            single = {part: self._text(part) for part in {part for one in parts for part in one}}
-            whole = [[token for part in one for token in single[part]] for one in parts]
+            single = {part: self._text(part) for part in {part for text in parts for part in text}}
+            whole = [[token for part in text for token in single[part]] for text in parts]
         if len({len(ids) for ids in whole}) > 1:
             raise ValueError("this tokenizer writes digits as different numbers of tokens")
         return np.array(whole, dtype=np.int32)
@@ -135,7 +137,7 @@ class TextBuilder:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Readable text of tokens, control tokens included."""
-        return str(self._tokenizer.decode([int(one) for one in ids], skip_special_tokens=False))
+        return str(self._tokenizer.decode([int(token) for token in ids], skip_special_tokens=False))
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,9 @@ def train_tokenizer(profile: Profile, corpus: Iterable[str], merged_vocab: int =
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
     tokenizer.train_from_iterator(corpus, trainer)
-    answers = tuple(answer_token(one.name, word) for one in profile.classes for word in one.words)
+    answers = tuple(
+        answer_token(answer_class.name, word) for answer_class in profile.classes for word in answer_class.words
+    )
     whole = [*CONTROL, *answers, *BAR_TOKENS]
     tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in whole])
     return tokenizer

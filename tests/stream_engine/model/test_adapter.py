@@ -1,4 +1,4 @@
-"""LoRA adapters: merged into plain weights, beside quantised ones, refused where they are another model's."""
+"""LoRA adapters: merged into plain weights, beside quantized ones, refused where they are another model's."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def test_a_merged_adapter_is_the_unmerged_one(tiny_chat: Path, adapter: Path) ->
 
 
 @pytest.mark.parametrize("kind", ["nf4", "int8"])
-def test_quantised_weights_load_and_take_an_adapter_beside_them(tiny_chat: Path, adapter: Path, kind: str) -> None:
-    exact, coarse = last_logits(tiny_chat), last_logits(tiny_chat, quantisation=kind)
+def test_quantized_weights_load_and_take_an_adapter_beside_them(tiny_chat: Path, adapter: Path, kind: str) -> None:
+    exact, coarse = last_logits(tiny_chat), last_logits(tiny_chat, quantization=kind)
     assert torch.isfinite(coarse).all()
     assert 0 < float((coarse - exact).abs().max()) < float(exact.std()) * 3
-    tuned = last_logits(tiny_chat, adapter, quantisation=kind)
+    tuned = last_logits(tiny_chat, adapter, quantization=kind)
     assert float((tuned - coarse).abs().max()) > 0.1
 
 

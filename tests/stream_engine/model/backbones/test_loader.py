@@ -11,7 +11,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from stream_engine.model.backbones.families import UnsupportedModelError
-from stream_engine.model.backbones.loader import load_backbone, quantisation_config, resolve_dtype
+from stream_engine.model.backbones.loader import load_backbone, quantization_config, resolve_dtype
 from stream_engine.model.forward.step import Branch, Segment
 
 
@@ -84,11 +84,11 @@ def test_default_width_follows_the_device() -> None:
         resolve_dtype("int32", "cpu")
 
 
-def test_quantisation_names() -> None:
-    nf4 = quantisation_config("nf4", torch.bfloat16)
+def test_quantization_names() -> None:
+    nf4 = quantization_config("nf4", torch.bfloat16)
     assert nf4.load_in_4bit
     assert nf4.bnb_4bit_quant_type == "nf4"
     assert nf4.bnb_4bit_compute_dtype is torch.bfloat16
-    assert quantisation_config("int8", torch.float16).load_in_8bit
+    assert quantization_config("int8", torch.float16).load_in_8bit
     with pytest.raises(ValueError, match="fp3"):
-        quantisation_config("fp3", torch.float16)  # type: ignore[arg-type]
+        quantization_config("fp3", torch.float16)  # type: ignore[arg-type]
