@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from stream_engine.config import EngineSettings
 from stream_engine.decision.entry import Entry, EntryKind, entry_key
 from stream_engine.decision.ready import ReadyDistribution
+from stream_engine.messages.counters import EngineCounters
 from stream_engine.model.render.rendering import Builder
 from stream_engine.questions.heat import HeatChange, QuestionHeat
 from stream_engine.session.session import Session
@@ -37,7 +38,7 @@ class PromotedQuestions:
         builder: Builder,
         publication: Publication,
         standing: Callable[[str], Collection[str]],
-        counters: dict[str, float],
+        counters: EngineCounters,
     ) -> None:
         self._builder = builder
         self._publication = publication
@@ -74,7 +75,7 @@ class PromotedQuestions:
         for promoted in change.promoted:
             tokens = self._builder.query_entry(promoted)
             known.entries[promoted] = Entry(promoted, EntryKind.PROMOTED, tokens, class_name)
-            self._counters["questions_promoted_total"] += 1
+            self._counters.questions_promoted_total += 1
         return bool(change.promoted)
 
     def decoded(self, session: Session, question: str, ready: ReadyDistribution) -> None:
@@ -118,7 +119,7 @@ class PromotedQuestions:
             known.reads[key] = reads
             if new > 0:
                 known.heat.asked(key, time.monotonic(), new)
-                self._counters["promoted_reads_total"] += new
+                self._counters.promoted_reads_total += new
 
     def _demote(self, known: _Questions, session: Session, change: HeatChange) -> None:
         for key in change.demoted:
@@ -126,4 +127,4 @@ class PromotedQuestions:
             known.reads.pop(key, None)
             session.ready.pop(key, None)
             self._publication.removed(session, key)
-            self._counters["questions_demoted_total"] += 1
+            self._counters.questions_demoted_total += 1

@@ -18,6 +18,7 @@ from stream_engine.decision.reading import Policy
 from stream_engine.decision.ready import ReadyDistribution
 from stream_engine.decision.route import Route
 from stream_engine.messages import Answer, ErrorReply, Query
+from stream_engine.messages.counters import EngineCounters
 from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.profile import Profile
 from stream_engine.model.render.rendering import Builder
@@ -60,7 +61,7 @@ class QueryDesk:
         partitions: PartitionTable,
         publication: Publication,
         promoted: PromotedQuestions,
-        counters: dict[str, float],
+        counters: EngineCounters,
         sampled: Sampled,
         max_queries: int,
     ) -> None:
@@ -131,7 +132,10 @@ class QueryDesk:
             latency_us=int((time.monotonic() - work.since) * 1e6),
             routed_by=self._router.route(work.query.question, work.query.session).by.value,
         )
-        self._counters[f"answers_{answer.path}_total"] += 1
+        if work.reused:
+            self._counters.answers_fallthrough_total += 1
+        else:
+            self._counters.answers_cold_total += 1
         work.reply(answer)
 
     def restart(self, session_id: str) -> None:
@@ -142,7 +146,7 @@ class QueryDesk:
     def refuse(self, work: QueryWork, error: ErrorReply) -> None:
         """A query that waited for a step cannot be answered."""
         self._scheduler.query_done(work)
-        self._counters["queries_refused_total"] += 1
+        self._counters.queries_refused_total += 1
         work.reply(error)
 
     def _try(self, asked: _Asked) -> None:
@@ -151,7 +155,7 @@ class QueryDesk:
         if refusal is None:
             self._answer(asked, now_ms)
         elif refusal.status == 422 or time.monotonic() >= asked.deadline:
-            self._counters["queries_refused_total"] += 1
+            self._counters.queries_refused_total += 1
             asked.reply(refusal)
         elif self._has_room(asked):
             self._waiting.append(asked)
@@ -160,14 +164,14 @@ class QueryDesk:
         """Whether the query may wait here; where as many as may do already, it is refused."""
         if self.waiting + self._scheduler.query_count < self._max_queries:
             return True
-        self._counters["queries_shed_total"] += 1
+        self._counters.queries_shed_total += 1
         message = f"{self._max_queries} queries wait for the engine already: ask again"
         asked.reply(ErrorReply(429, "overloaded", message, retry_after_s=RETRY_AFTER_S))
         return False
 
     def _expire(self, reply: QueryReply) -> None:
         """Work on it would keep others waiting, until theirs are too late as well."""
-        self._counters["queries_expired_total"] += 1
+        self._counters.queries_expired_total += 1
         message = "the query waited for too long: ask again"
         reply(ErrorReply(503, "overloaded", message, retry_after_s=RETRY_AFTER_S))
 
@@ -211,7 +215,7 @@ class QueryDesk:
             if self._promoted.asked(session, query.question, route.class_name):
                 self._scheduler.add(Lane.LONE, session.id)
             if query.path == "fast":
-                self._counters["queries_refused_total"] += 1
+                self._counters.queries_refused_total += 1
                 message = f"session {session.id!r} has no ready distribution for this question at the moment"
                 asked.reply(ErrorReply(409, "no_ready_distribution", message, param="path"))
                 return
@@ -224,7 +228,7 @@ class QueryDesk:
         query, session = asked.query, served.reading.session
         if served.exact:
             self._promoted.asked(session, query.question, route.class_name)
-        self._counters["answers_fast_total"] += 1
+        self._counters.answers_fast_total += 1
         latency_us = int((time.monotonic() - asked.since) * 1e6)
         asked.reply(fast_answer(Answer, query, served, now_ms, latency_us))
         if served.decision.fires and not served.exact and route.class_name is not None:

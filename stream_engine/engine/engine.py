@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from uuid import uuid4
@@ -36,6 +35,7 @@ from stream_engine.engine.integrity import check_integrity
 from stream_engine.engine.planner import PlannedSession, Planner
 from stream_engine.ingest.ingest import Ingest
 from stream_engine.messages import Committed, ErrorReply, Event, StandingPut, StandingQuery
+from stream_engine.messages.counters import EngineCounters
 from stream_engine.model.forward.runner import Runner, SegmentResult
 from stream_engine.model.forward.step import Segment
 from stream_engine.model.render.rendering import Builder
@@ -53,17 +53,6 @@ log = logging.getLogger(__name__)
 SELF_TEST_S = 5.0
 UNWATCHED = RiskSettings(check_share=0.0)
 """An engine used in-process checks nothing, unless it is given a monitor."""
-
-COUNTERS = (
-    "commits_total", "records_total", "bars_total", "late_bars_total", "duplicates_total", "replayed_total",
-    "steps_total", "step_tokens_total", "step_seconds_total", "prepositions_total", "prepositions_skipped_total",
-    "answers_fast_total", "answers_fallthrough_total", "answers_cold_total", "queries_refused_total",
-    "queries_shed_total", "queries_expired_total",
-    "questions_promoted_total", "questions_demoted_total", "promoted_reads_total",
-    "swaps_total", "swaps_prepared_total", "evictions_total", "batches_refused_total",
-    "evaluations_missed_total",
-)  # fmt: skip
-"""Exported from the start: a counter that first appears with its first event hides that event from ``rate()``."""
 
 
 class Engine:
@@ -85,7 +74,7 @@ class Engine:
         self.builder = builder
         self.router = Router(builder.profile)
         self.sessions: dict[str, Session] = {}
-        self.counters: dict[str, float] = defaultdict(float, dict.fromkeys(COUNTERS, 0.0))
+        self.counters = EngineCounters()
         self.self_test_error: str | None = None
         self._next_self_test = 0.0
         self.standing = StandingRegistry(builder)
@@ -198,7 +187,7 @@ class Engine:
         change."""
         session.lose_cells()
         session.move_to(SessionState.EVICTED if self.ingest.serves(session) else SessionState.REBUILDING)
-        self.counters["evictions_total"] += 1
+        self.counters.evictions_total += 1
 
     # --- agentic sessions ----------------------------------------------------------------------------
 
@@ -264,9 +253,9 @@ class Engine:
         started = time.perf_counter()
         results = iter(self._runner.run(segments) if segments else ())
         if segments:
-            self.counters["step_seconds_total"] += time.perf_counter() - started
-            self.counters["steps_total"] += 1
-            self.counters["step_tokens_total"] += sum(segment.size for segment in segments)
+            self.counters.step_seconds_total += time.perf_counter() - started
+            self.counters.steps_total += 1
+            self.counters.step_tokens_total += sum(segment.size for segment in segments)
         for one, segment in parts:
             self._finish(one, next(results) if segment is not None else SegmentResult(()))
         return True
@@ -358,7 +347,7 @@ class Engine:
             position = len(one.session.tokens) + len(entry.tokens)
             one.session.ready[entry.key] = ReadyDistribution.at(position, logits)
             one.session.owed.discard(entry.key)
-        self.counters["prepositions_total"] += len(one.riders)
+        self.counters.prepositions_total += len(one.riders)
 
     def _ready_later(self, one: PlannedSession) -> None:
         """Decision points of the present state were decoded without a commit."""
@@ -380,7 +369,7 @@ class Engine:
             self.publication.committed(session, self._by_key(one.riders))
         else:
             self.publication.invalidated(session)
-        self.counters["commits_total"] += 1
+        self.counters.commits_total += 1
         if not was_rebuilding or commit.taken:  # a replay alone emits nothing
             self._emit(_committed(session))
             self._missed(session, [entry.key for entry in one.skipped], "no_room")
@@ -407,7 +396,7 @@ class Engine:
         """The present version is not evaluated for these questions: whoever asked for every commit is told."""
         for query in self.standing.matching(session.id) if keys else ():
             if query.on == "commit" and query.question in keys:
-                self.counters["evaluations_missed_total"] += 1
+                self.counters.evaluations_missed_total += 1
                 self._emit(build_missed(query, session, reason))
 
     def _evaluate_query(self, query: StandingQuery, session: Session) -> None:

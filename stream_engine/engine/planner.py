@@ -13,6 +13,7 @@ from stream_engine.config import EngineSettings
 from stream_engine.decision.entry import Entry, EntryKind, common_prefix
 from stream_engine.engine.riders import choose_riders
 from stream_engine.messages import Rejected
+from stream_engine.messages.counters import EngineCounters
 from stream_engine.model.forward.runner import Runner
 from stream_engine.model.forward.step import Branch, Segment
 from stream_engine.session.cell_budget import CellBudget, Workbench
@@ -92,7 +93,7 @@ class Planner:
         runner: Runner,
         entries: Callable[[Session], tuple[Entry, ...]],
         evicted: Callable[[Session], None],
-        counters: dict[str, float],
+        counters: EngineCounters,
     ) -> None:
         self._settings = settings
         self._scheduler = scheduler
@@ -190,10 +191,10 @@ class Planner:
                 detail = f"older than the region's first bar: bar time {times}{more}"
                 batch.rejected.append(Rejected(record.offset, "late", detail))
                 batch.late += len(change.late) == len(record.bars)
-                self._counters["late_bars_total"] += len(change.late)
-            self._counters["gaps_total"] += change.gaps
-            self._counters["bars_total"] += len(record.bars) - len(change.late)
-        self._counters["swaps_total"] += session.swaps - swaps
+                self._counters.late_bars_total += len(change.late)
+            self._counters.gaps_total += change.gaps
+            self._counters.bars_total += len(record.bars) - len(change.late)
+        self._counters.swaps_total += session.swaps - swaps
         commit.late_only = bool(commit.taken) and version == session.version and session.serving
         if not commit.late_only:
             session.invalidate()
@@ -232,7 +233,7 @@ class Planner:
             shape = self._budget.shape
             self._runner.copy(base + shape.share - shape.reserve, base, second.resident)
             session.resident = second.resident
-            self._counters["swaps_prepared_total"] += 1
+            self._counters.swaps_prepared_total += 1
 
     def _place_riders(self, step: _Step, planned: PlannedSession, riders: tuple[Entry, ...]) -> None:
         for entry in riders:
@@ -433,4 +434,4 @@ class Planner:
         return Branch(work.entry[reused:], work.cell + reused, reused, work.cell if reused else 0)
 
     def _count_skips(self, skipped: tuple[Entry, ...]) -> None:
-        self._counters["prepositions_skipped_total"] += len(skipped)
+        self._counters.prepositions_skipped_total += len(skipped)

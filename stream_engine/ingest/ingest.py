@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stream_engine.messages import Ack, Assign, Batch, Record, Refused, Rejected, Restore, Revoke, Window
+from stream_engine.messages.counters import EngineCounters
 from stream_engine.session.session import Session, SessionState, Source
 from stream_engine.state.partitions import OpenBatch, Partition, PartitionState, PartitionTable
 from stream_engine.state.publication import Publication
@@ -25,7 +26,7 @@ class Ingest:
         sessions: dict[str, Session],
         scheduler: Scheduler,
         publication: Publication,
-        counters: dict[str, float],
+        counters: EngineCounters,
         open_session: Callable[[str, Source], Session],
         drop_session: Callable[[Session], None],
         quiet_records: int,
@@ -96,9 +97,9 @@ class Ingest:
         """Queue a batch's records; a replayed one only refills windows. Settle afterwards."""
         taken = self.partitions.take(batch)
         if isinstance(taken, Refused):
-            self._counters["batches_refused_total"] += 1
+            self._counters.batches_refused_total += 1
             return taken
-        self._counters["records_total"] += batch.consumed
+        self._counters.records_total += batch.consumed
         waiting = OpenBatch(batch.last, 0)
         taken.open.append(waiting)
         for record in batch.records:
@@ -159,7 +160,7 @@ class Ingest:
         elif not live:
             session.move_to(SessionState.REBUILDING)
             session.apply(record)
-            self._counters["replayed_total"] += 1
+            self._counters.replayed_total += 1
         else:
             waiting.unsettled += 1
             self._scheduler.add_commit(session.id).records.append((record, waiting))
@@ -196,7 +197,7 @@ class Ingest:
 
     def _count_duplicate(self, waiting: OpenBatch, live: bool) -> None:
         waiting.duplicates += live
-        self._counters["duplicates_total"] += 1
+        self._counters.duplicates_total += 1
 
     def _floor(self, name: str) -> int | None:
         return self._sessions[name].floor

@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
+from stream_engine.messages.counters import EngineCounters
 from stream_engine.util.skipped import MESSAGE_REASONS
 
 ENGINE_COUNTERS = {
-    "commits_total": "Commits: the records of one key that one step appended",
-    "records_total": "Records taken from consumers, those that were not applied included",
-    "bars_total": "Bars applied",
-    "late_bars_total": "Bars not applied, because they are older than the region's first",
-    "gaps_total": "Bars that did not follow the one before at once",
-    "duplicates_total": "Records not applied, because they were before",
-    "replayed_total": "Records that refilled windows without running the model",
-    "batches_refused_total": "Batches refused: out of order, or of an assignment that has ended",
-    "steps_total": "Forward passes",
-    "step_tokens_total": "Tokens of all forward passes",
-    "step_seconds_total": "Time spent in forward passes",
-    "prepositions_total": "Decision points decoded ahead",
-    "prepositions_skipped_total": "Decision points left out of a step for want of cells",
-    "evaluations_missed_total": "Commits at which a standing query with `on: commit` was not evaluated",
+    **{counter.name: counter.metadata["help"] for counter in fields(EngineCounters)},
     "preposition_slots_total": "Decision points written to the ready board",
     "preposition_hits_total": "Decision points that a query read while valid, whatever the gate said (Eq. 8)",
     "preposition_wasted_total": "Decision points that were replaced before a query read them",
     "board_full_total": "Writes that found no room on the ready board",
-    "answers_fast_total": "Answers of the engine from a ready distribution; those of the API are its own",
-    "answers_fallthrough_total": "Answers decoded from a resident branch on (Eq. 5)",
-    "answers_cold_total": "Answers decoded without a resident branch (Eq. 2)",
-    "queries_refused_total": "Queries answered with an error: bounds not met, not supported, no such session",
-    "queries_shed_total": "Queries refused with 429, because as many waited as may (engine.max_queries)",
-    "queries_expired_total": "Queries dropped, because the API had given them up (api.engine_timeout_s)",
-    "questions_promoted_total": "Questions that were asked often enough to ride along with commits",
-    "questions_demoted_total": "Promoted questions that are not asked any more",
-    "promoted_reads_total": "Answers from a promoted question's own distribution",
-    "swaps_total": "Window swaps",
-    "swaps_prepared_total": "Window swaps whose cells were pre-filled in idle time",
-    "evictions_total": "Sessions whose cells went to another session",
     "messages_malformed_total": "Messages from other processes that could not be read",
     "messages_skipped_total": "Messages from other processes that were not taken, whatever the reason",
     **{f"messages_skipped_{reason}_total": f"Messages {text}" for reason, text in MESSAGE_REASONS.items()},

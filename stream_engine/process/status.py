@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 
 from stream_engine.decision.entry import GENERIC_KEY
 from stream_engine.engine.engine import Engine
@@ -64,7 +65,7 @@ def status(
     )
     stopped = {name: reason for report in reports.values() for name, reason in report.stopped.items()}
     degraded += tuple(f"partition_unreadable: {name} {reason}" for name, reason in sorted(stopped.items()))
-    counters = dict(engine.counters)
+    counters: dict[str, float] = asdict(engine.counters)
     counters["messages_malformed_total"] = malformed
     counters["messages_skipped_total"] = sum(skipped.values())
     counters |= {f"messages_skipped_{reason}_total": skipped.get(reason, 0) for reason in MESSAGE_REASONS}

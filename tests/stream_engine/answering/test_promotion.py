@@ -122,7 +122,7 @@ def test_what_nobody_asks_cools_and_its_branch_is_gone(
     commit(bench, [make_record("A", 40)])
     assert len(bench.runner.steps[-1][0].branches) == 1
     counters = bench.engine.counters
-    assert (counters["questions_promoted_total"], counters["questions_demoted_total"]) == (1, 1)
+    assert (counters.questions_promoted_total, counters.questions_demoted_total) == (1, 1)
 
 
 def test_reads_of_the_slot_keep_it_warm(
@@ -137,7 +137,7 @@ def test_reads_of_the_slot_keep_it_warm(
         reader.consume(slot)
         clock.now += 50.0
         commit(bench, [make_record("A", offset)])
-    assert bench.engine.counters["promoted_reads_total"] == 40
+    assert bench.engine.counters.promoted_reads_total == 40
     clock.now += 1_000.0
     bench.engine.step()
     assert reader.read("A", MOMENTUM) is Miss.ABSENT

@@ -71,7 +71,7 @@ def test_a_bound_that_is_never_met_ends_at_the_deadline(bench: Any, clock: Clock
     bench.engine.step()
     reply = only(bench)
     assert (reply.status, reply.kind) == (409, "freshness_not_met")
-    assert bench.engine.counters["queries_refused_total"] == 1
+    assert bench.engine.counters.queries_refused_total == 1
 
 
 def test_no_wait_is_answered_at_once(bench: Any, clock: Clock) -> None:
@@ -146,7 +146,7 @@ def test_fast_only_says_when_there_is_nothing_ready(
     reply = only(bench)
     assert isinstance(reply, ErrorReply)
     assert (reply.status, reply.kind, reply.param) == (409, "no_ready_distribution", "path")
-    assert bench.engine.counters["queries_refused_total"] == 1
+    assert bench.engine.counters.queries_refused_total == 1
 
 
 def test_a_session_that_warms_up_takes_no_fast_path(
@@ -221,8 +221,8 @@ def test_a_query_that_nobody_waits_for_any_more_costs_no_step(bench: Any, clock:
     entry = bench.builder.query_entry("What is the momentum?")
     (run,) = bench.runner.steps[steps:]
     assert [branch.tokens for segment in run for branch in segment.branches] == [entry]
-    assert bench.engine.counters["queries_expired_total"] == 1
-    assert bench.engine.counters["queries_refused_total"] == 0
+    assert bench.engine.counters.queries_expired_total == 1
+    assert bench.engine.counters.queries_refused_total == 0
 
 
 def test_a_bound_that_is_waited_for_longer_than_its_asker_does(bench: Any, clock: Clock) -> None:
@@ -231,7 +231,7 @@ def test_a_bound_that_is_waited_for_longer_than_its_asker_does(bench: Any, clock
     clock.now += 10.5
     bench.engine.step()
     assert only(bench).status == 503
-    assert bench.engine.counters["queries_expired_total"] == 1
+    assert bench.engine.counters.queries_expired_total == 1
 
 
 def test_as_many_queries_wait_as_may_and_the_next_is_refused(
@@ -248,14 +248,14 @@ def test_as_many_queries_wait_as_may_and_the_next_is_refused(
         ask(bench, **options)
         refused = bench.replies.pop()
         assert (refused.status, refused.kind, refused.retry_after_s) == (429, "overloaded", 1.0)
-    assert bench.engine.counters["queries_shed_total"] == 2
+    assert bench.engine.counters.queries_shed_total == 2
     # What waits already is not refused when it comes to its step.
     feed(bench, [make_record("A", 40)])
     assert [type(reply) for reply in bench.replies] == [Answer] * 3
     ask(bench, path="full")
     bench.engine.run_until_idle()
     assert isinstance(bench.replies[-1], Answer)
-    assert bench.engine.counters["queries_shed_total"] == 2
+    assert bench.engine.counters.queries_shed_total == 2
 
 
 def test_ready_answers_are_given_however_many_queries_wait(
@@ -290,7 +290,7 @@ def test_overload_goes_by_and_leaves_nothing_behind(
     answered = sum(isinstance(reply, Answer) for reply in bench.replies)
     counters = bench.engine.counters
     assert answered > 0
-    assert counters["queries_shed_total"] > 0
-    assert counters["queries_expired_total"] > 0
-    assert answered + counters["queries_shed_total"] + counters["queries_expired_total"] == 2_000
+    assert counters.queries_shed_total > 0
+    assert counters.queries_expired_total > 0
+    assert answered + counters.queries_shed_total + counters.queries_expired_total == 2_000
     assert isinstance(bench.ask("A", TREND, path="full"), Answer)

@@ -125,7 +125,7 @@ def test_a_waiting_tool_takes_no_cells_from_anybody(fed: Callable[..., Any]) -> 
     engine.append_turn("agent", turn(bench, "lookup again"))
     engine.run_until_idle()
     assert engine.budget.resident == ("A", "B")
-    assert engine.counters["evictions_total"] == 0
+    assert engine.counters.evictions_total == 0
     assert engine.resume_tool("agent", "172.5") == 0  # nothing was decoded ahead; the turn is right all the same
     engine.run_until_idle()
     answer = bench.ask("agent", TREND, path="full")  # a question is a demand

@@ -52,9 +52,9 @@ def test_waiting_records_of_one_key_become_one_commit(
     fed: Callable[..., Any], make_record: Callable[..., Record]
 ) -> None:
     bench = fed(bars=40)
-    before = bench.engine.counters["commits_total"]
+    before = bench.engine.counters.commits_total
     bench.feed([make_record("AAPL", offset) for offset in range(40, 45)], 39)
-    assert bench.engine.counters["commits_total"] == before + 1
+    assert bench.engine.counters.commits_total == before + 1
     assert [e.session_version for e in bench.events if isinstance(e, Committed)][-1] == 45
 
 
@@ -73,7 +73,7 @@ def test_swaps_keep_every_fill_exact(make_bench: Callable[..., Any], make_record
         assert session.state is (SessionState.FULL if session.region.full else expected)
     assert fills == set(range(1, 65))
     assert bench.engine.sessions["AAPL"].swaps == 5
-    assert bench.engine.counters["swaps_prepared_total"] == 5
+    assert bench.engine.counters.swaps_prepared_total == 5
 
 
 def test_a_swap_without_idle_time_happens_in_the_commit(
@@ -87,7 +87,7 @@ def test_a_swap_without_idle_time_happens_in_the_commit(
     assert bench.engine.step()
     session = bench.engine.sessions["AAPL"]
     assert len(session.region) == 33
-    assert bench.engine.counters["swaps_prepared_total"] == 0
+    assert bench.engine.counters.swaps_prepared_total == 0
     assert session.ready[""].gap == bench.expected("AAPL").gap
 
 
@@ -138,7 +138,7 @@ def test_idle_mode_runs_the_header_in_a_step_of_its_own(
 
 def test_off_mode_prepositions_nothing(fed: Callable[..., Any]) -> None:
     bench = fed(bars=40, preposition="off")
-    assert bench.engine.counters["prepositions_total"] == 0
+    assert bench.engine.counters.prepositions_total == 0
     answer = bench.ask("AAPL", TREND)
     assert isinstance(answer, Answer)
     assert answer.path == "cold"
@@ -181,7 +181,7 @@ def test_five_sessions_on_cells_for_three(fed: Callable[..., Any], make_record: 
     assert set(engine.budget.resident) == {"B", "C", "E"}
     assert engine.sessions["A"].state is SessionState.EVICTED
     assert engine.sessions["A"].ready[""].gap == bench.expected("A").gap  # nothing of it has changed
-    assert engine.counters["evictions_total"] == 1
+    assert engine.counters.evictions_total == 1
     bench.feed([make_record(key, 200 + n, 40) for n, key in enumerate(keys)], 199)
     for key in keys:
         assert engine.sessions[key].ready[""].gap == bench.expected(key).gap
@@ -197,11 +197,11 @@ def test_no_room_for_the_entry_is_a_counted_skip_and_a_cold_query(
     bench = fed(bars=63, sessions=1, share=full_region + reserve + 1)
     session = bench.engine.sessions["AAPL"]
     assert session.ready
-    assert bench.engine.counters["prepositions_skipped_total"] == 0
+    assert bench.engine.counters.prepositions_skipped_total == 0
     bench.feed([make_record("AAPL", 63)], 62)
     assert bench.shape.headroom(len(session.tokens)) == 1 < len(builder.generic_entry)
     assert session.ready == {}
-    assert bench.engine.counters["prepositions_skipped_total"] == 1
+    assert bench.engine.counters.prepositions_skipped_total == 1
     answer = bench.ask("AAPL", TREND)  # no fast path; the reserve serves the query
     assert isinstance(answer, Answer)
     assert (answer.path, answer.gap) == ("cold", bench.expected("AAPL", TREND).gap)
@@ -266,7 +266,7 @@ def test_redelivered_records_are_duplicates(fed: Callable[..., Any], make_record
     assert bench.engine.ingest.take(Batch(TOPIC, 0, 2, 29, 39, 10, records)) is None
     bench.engine.run_until_idle()
     assert bench.engine.sessions["AAPL"].tokens == tokens
-    assert bench.engine.counters["duplicates_total"] == 10
+    assert bench.engine.counters.duplicates_total == 10
     assert [ack.last for ack in bench.engine.ingest.settle()] == [39]
 
 

@@ -146,8 +146,8 @@ def test_every_distribution_equals_a_plain_forward(
             if exact.engine.router.route(question).question_class is not None:
                 answer = exact.ask(asked, question)
                 exact.check(asked, builder.query_entry(question), answer.gap)
-    assert exact.engine.counters["swaps_total"] > 3
-    assert exact.engine.counters["evictions_total"] > 0
+    assert exact.engine.counters.swaps_total > 3
+    assert exact.engine.counters.evictions_total > 0
     assert exact.checked > 40
 
 

@@ -51,7 +51,7 @@ def test_whoever_reads_the_header_hits_it(
     assert counted(bench, lambda: bench.ask("AAPL", TREND)) == (1, 0)
     assert counted(bench, lambda: bench.ask("AAPL", TREND, path="fast")) == (1, 0)
     assert counted(bench, lambda: [bench.ask("AAPL", OTHER_WORDING) for _ in range(3)]) == (1, 0)
-    assert bench.engine.counters["answers_fast_total"] == 5
+    assert bench.engine.counters.answers_fast_total == 5
 
 
 def test_a_read_that_the_gate_holds_back_is_a_hit_as_well(
@@ -61,7 +61,7 @@ def test_a_read_that_the_gate_holds_back_is_a_hit_as_well(
     bench = fed(bars=40, board=board)
     bench.engine._apply_gates({name: type(gate)(1e9) for name, gate in bench.gate.classes.items()})
     assert counted(bench, lambda: bench.ask("AAPL", TREND)) == (1, 0)
-    assert bench.engine.counters["answers_fast_total"] == 0
+    assert bench.engine.counters.answers_fast_total == 0
 
 
 def test_the_full_path_and_questions_of_other_classes_read_nothing(

@@ -146,10 +146,10 @@ def test_a_check_finds_the_full_paths_answer_of_that_time(
         token = next(token for token, (kind, _) in builder.answers.items() if kind == "trend")
         check = Check("AAPL", question, "trend", session.version, position, token, 99.0, hashed)
         commit(engine, [make_record("AAPL", offset)])
-        steps = engine.counters["steps_total"]
+        steps = engine.counters.steps_total
         desk.offer(check)
         engine.run_until_idle()
-        lengths.append(int(engine.counters["steps_total"] - steps))
+        lengths.append(int(engine.counters.steps_total - steps))
         after = desk.calibration().classes[0]
         assert after.checks == before.checks + 1
         assert after.false_accepts - before.false_accepts == (full.answer != builder.answers[token][1])

@@ -160,7 +160,7 @@ def test_questions_that_fit_only_one_by_one_take_their_turns_before_the_next_com
     found.bench.engine.run_until_idle()
     for query in "qr":
         assert found.of(AnswerChanged, query) == found.of(Committed) == [("A", 63), ("A", 64), ("A", 65)]
-    assert found.bench.engine.counters["evaluations_missed_total"] == 0
+    assert found.bench.engine.counters.evaluations_missed_total == 0
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -178,7 +178,7 @@ def test_a_question_without_room_is_told_of_at_each_commit(
         ("q", 64, "no_room", 63),
     ]
     assert found.of(AnswerChanged) == [("A", 65)]  # after the swap there is room again
-    assert found.bench.engine.counters["evaluations_missed_total"] == 2
+    assert found.bench.engine.counters.evaluations_missed_total == 2
 
 
 def test_a_turn_that_overtakes_an_evaluation_is_told(

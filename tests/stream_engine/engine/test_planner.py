@@ -257,9 +257,9 @@ def test_a_standing_question_without_room_is_skipped_and_does_not_stay_due(start
     bench.engine.register(StandingPut("A", "What is the trend" + "?" * 5_000))
     bench.engine.run_until_idle()
     assert not bench.engine.scheduler.busy
-    assert bench.engine.counters["prepositions_skipped_total"] == 1
+    assert bench.engine.counters.prepositions_skipped_total == 1
     feed.send("A")
-    assert bench.engine.counters["prepositions_skipped_total"] == 2
+    assert bench.engine.counters.prepositions_skipped_total == 2
     assert "" in bench.engine.sessions["A"].ready
 
 

@@ -35,7 +35,7 @@ def is_exact(bench: Any) -> None:
 def test_the_bar_that_was_foreseen_takes_the_slab(full: Any, make_record: Callable[..., Record]) -> None:
     copied = full.runner.copied
     full.feed([make_record("AAPL", REGION)], REGION - 1)
-    assert full.engine.counters["swaps_prepared_total"] == 1
+    assert full.engine.counters.swaps_prepared_total == 1
     assert full.runner.copied > copied
     assert len(full.runner.steps[-1][0].append) == full.builder.tokens_per_bar
     is_exact(full)
@@ -47,7 +47,7 @@ def test_a_bar_outside_the_units_begins_another_region_than_was_foreseen(
 ) -> None:
     full.feed([make_record("AAPL", REGION, close=close)], REGION - 1)
     assert full.engine.sessions["AAPL"].swaps == 1
-    assert full.engine.counters["swaps_prepared_total"] == 0
+    assert full.engine.counters.swaps_prepared_total == 0
     is_exact(full)
 
 
@@ -57,7 +57,7 @@ def test_so_many_bars_at_once_that_the_foreseen_region_is_over(
     bars = range(REGION, REGION + WINDOW + 5)
     full.feed([make_record("AAPL", offset) for offset in bars], REGION - 1)
     assert full.engine.sessions["AAPL"].swaps == 2
-    assert full.engine.counters["swaps_prepared_total"] == 0
+    assert full.engine.counters.swaps_prepared_total == 0
     is_exact(full)
 
 
@@ -69,7 +69,7 @@ def test_a_correction_and_the_swap_in_one_commit(
     records = [make_record("AAPL", REGION, index, 102.75), make_record("AAPL", REGION + 1, REGION)]
     full.feed(records, REGION - 1)
     assert full.engine.sessions["AAPL"].swaps == 1
-    assert full.engine.counters["swaps_prepared_total"] == 0
+    assert full.engine.counters.swaps_prepared_total == 0
     is_exact(full)
 
 
@@ -78,7 +78,7 @@ def test_after_a_correction_the_slab_is_made_anew(full: Any, make_record: Callab
     full.feed([make_record("AAPL", REGION, REGION - 10, 102.75)], REGION - 1)
     is_exact(full)
     full.feed([make_record("AAPL", REGION + 1, REGION)], REGION)
-    assert full.engine.counters["swaps_prepared_total"] == 1
+    assert full.engine.counters.swaps_prepared_total == 1
     is_exact(full)
 
 

@@ -74,7 +74,7 @@ def test_a_hundred_symbols_on_default_settings_answer_fast_after_each_commit(
         assert len(bench.engine.budget.resident) == cells
         for key in keys[::7]:  # some are asked what only the full path tells, and take others' cells
             assert bench.ask(key, TREND, path="full").path != "fast"
-    assert bench.engine.counters["evictions_total"] > 0
+    assert bench.engine.counters.evictions_total > 0
     for key in keys:
         assert bench.engine.sessions[key].ready[""].gap == bench.expected(key).gap
 
@@ -84,7 +84,7 @@ def test_pre_positions_evict_nobody(fed: Callable[..., Any], make_record: Callab
     for _ in range(3):
         bar(bench, make_record, *KEYS)
     assert bench.engine.budget.resident == ("A", "B")
-    assert bench.engine.counters["evictions_total"] == 0
+    assert bench.engine.counters.evictions_total == 0
     assert bench.engine.sessions["C"].ready[""].gap == bench.expected("C").gap
 
 

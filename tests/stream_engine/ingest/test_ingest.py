@@ -247,7 +247,7 @@ def test_a_record_redelivered_during_its_own_commit_settles_with_it(
     assert engine.ingest.settle() == []
     assert engine.ingest.partitions.applied(0) == 0
     assert [ack.last for ack in run(bench)] == [39]
-    assert engine.counters["bars_total"] == 40
+    assert engine.counters.bars_total == 40
 
 
 def test_records_that_wait_for_a_step_come_again_after_a_reassignment(

@@ -92,7 +92,7 @@ def test_a_step_comes_after_so_many_bars(
         service._take_in(0)
         left.append(len(queue))
     assert left == [4, 2, 0]
-    assert service.engine.counters["replayed_total"] == 0, "without a window they belong to nobody"
+    assert service.engine.counters.replayed_total == 0, "without a window they belong to nobody"
     assert service.engine.ingest.partitions.get(Source(TOPIC, 0)).taken == len(records) - 1
 
 
@@ -161,7 +161,7 @@ def test_the_lease_is_kept_while_windows_are_refilled(
     monkeypatch.setattr(Session, "apply", slowly(Session.apply))
     deliver(service, monkeypatch, Assign(TOPIC, 0, 1, 3, 9), Restore(TOPIC, 0, 1, tuple(windows)), batch(records))
     service._take_in(0)
-    assert service.engine.counters["replayed_total"] == 6
+    assert service.engine.counters.replayed_total == 6
     assert alive == [True] * 9
 
 
