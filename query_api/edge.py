@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
+from urllib.parse import unquote
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -51,7 +53,7 @@ class Edge:
             await send(message)
 
         routed = _without_trailing_slashes(scope)
-        resource = self._resources.of(routed["path"])
+        resource = self._resources.of(_with_slashes_of_ids(routed["raw_path"]))
         try:
             if refused := self._refused(routed, resource):
                 await refused(scope, receive, send_counted)
@@ -110,6 +112,11 @@ def _announced_length(scope: Scope) -> int:
         if name == b"content-length":
             return int(value) if value.isdigit() else 0
     return 0
+
+
+def _with_slashes_of_ids(raw_path: bytes) -> str:
+    """The decoded path, in which a slash that came as ``%2F`` is none: an id may end as another path does."""
+    return unquote(re.sub(rb"%2[Ff]", b"%00", raw_path).decode("latin-1"))
 
 
 def _without_trailing_slashes(scope: Scope) -> Scope:

@@ -16,6 +16,7 @@ import pytest
 
 from stream_engine.messages import (
     Query,
+    SessionDelete,
     SessionsRequest,
     Snapshot,
     SnapshotRequest,
@@ -134,6 +135,19 @@ def test_an_id_is_what_was_percent_encoded(engine_answers: Service, session: str
     for lower in (name, name.lower() if session.isascii() else name):
         engine_answers.http.get(f"/v1/sessions/{lower}")
     assert engine_answers.engine.of(SessionsRequest)[0].session == session
+
+
+@pytest.mark.parametrize("slash", ["%2F", "%2f"])
+def test_an_id_may_end_as_another_path_does(engine_answers: Service, slash: str) -> None:
+    path = f"/v1/sessions/x{slash}query"
+    assert engine_answers.http.get(path).status_code == 404  # it is not there
+    assert engine_answers.http.options(path).headers["allow"] == "DELETE, GET, HEAD, OPTIONS"
+    engine_answers.http.delete(path)
+    assert engine_answers.http.post(f"{path}/query", content=QUESTION).json()["session"] == "x/query"
+    asked = engine_answers.engine.of(SessionsRequest), engine_answers.engine.of(SessionDelete)
+    assert [[one.session for one in messages] for messages in asked] == [["x/query"], ["x/query"]]
+    assert engine_answers.http.post(path, content=QUESTION).status_code == 405
+    assert engine_answers.http.get("/v1/sessions/x/query").status_code == 405
 
 
 def test_a_path_that_is_not_utf_8_is_refused_by_name(service: Service) -> None:
