@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from consumers.engine_watch import EngineWatch, Presence
 from consumers.health import HealthFile
@@ -27,6 +28,7 @@ from consumers.wire.records import ParsedRecord, parse_items, parse_records
 from consumers.wire.trades import TRADES
 from consumers.writers.answers import AnswerSink
 from consumers.writers.dead_letter import DeadLetterWriter
+from consumers.writers.spool import Spool
 from consumers.writers.windows import WindowWriter
 from stream_engine.config import Config
 from stream_engine.messages import (
@@ -54,7 +56,6 @@ PROOF_EVERY_S = 3.0
 REPORT_EVERY_S, LOG_EVERY_S = 1.0, 30.0
 MAX_BATCHES_IN_FLIGHT = 256
 """Well under the socket's own bound, where a send would block."""
-MAX_PENDING_WRITES = 1_000
 STOP_WAIT_S, CLOSE_WAIT_S = 2.0, 5.0
 
 
@@ -89,7 +90,7 @@ class Consumer:
         self._answers = answers
         self._registry = registry
         writers = dead_letters, windows, answers
-        self._writers = [writer for writer in writers if writer is not None]
+        self._spools: list[Spool[Any]] = [writer.spool for writer in writers if writer is not None]
         self._watch = EngineWatch(time.monotonic())
         self._streams: dict[SourcePartition, PartitionStream] = {}
         self.metrics = metrics or ConsumerMetrics()
@@ -209,8 +210,7 @@ class Consumer:
 
     def _budget(self) -> int:
         """Records that may be polled now; 0 holds everything back."""
-        writes = max(writer.pending for writer in self._writers)
-        if self._watch.presence is not Presence.WELCOMED or writes >= MAX_PENDING_WRITES:
+        if self._watch.presence is not Presence.WELCOMED or any(spool.full for spool in self._spools):
             return 0
         if sum(stream.batches_in_flight for stream in self._streams.values()) >= MAX_BATCHES_IN_FLIGHT:
             return 0
@@ -224,9 +224,9 @@ class Consumer:
         match event.change:
             case AssignmentChange.REVOKED:
                 self._starts.forget(event.partition)
-                self._windows.forget(event.partition)
+                self._windows.spool.forget(event.partition)
                 if self._answers is not None:
-                    self._answers.forget(event.partition)
+                    self._answers.spool.forget(event.partition)
                 if stream is not None:
                     del self._streams[event.partition]
                     self._revoke(stream)
@@ -309,7 +309,7 @@ class Consumer:
             self.metrics.dead_lettered[str(letter.reason)] += 1
 
     def _on_confirmations(self) -> None:
-        confirmed = [confirmation for writer in self._writers for confirmation in writer.confirmed()]
+        confirmed = [confirmation for spool in self._spools for confirmation in spool.confirmed()]
         for topic, partition, generation, offset, number in confirmed:
             stream = self._streams.get(SourcePartition(topic, partition))
             if stream is not None and stream.generation == generation and stream.settled is not None:
@@ -360,7 +360,7 @@ class Consumer:
         """No more records; a moment for acknowledgements and dead letters on their way; then commit and let go."""
         deadline = time.monotonic() + STOP_WAIT_S
         while time.monotonic() < deadline and (
-            any(writer.pending for writer in self._writers)
+            any(spool.pending for spool in self._spools)
             or any(stream.batches_in_flight for stream in self._streams.values())
         ):
             for message in self._link.drain(POLL_MS):
@@ -380,7 +380,7 @@ class Consumer:
         closers: list[Callable[[], None]] = [
             *([self._health.remove] if self._health is not None else []),
             lambda: self._source.close(CLOSE_WAIT_S),
-            *(partial(writer.close, CLOSE_WAIT_S) for writer in self._writers),
+            *(partial(spool.close, CLOSE_WAIT_S) for spool in self._spools),
             self._link.close,
         ]
         for close in closers:
@@ -418,7 +418,7 @@ class Consumer:
         begun = [p for p, stream in self._streams.items() if stream.settled is not None]
         self.metrics.lag = {str(p): max(0, end - self._applied(p)) for p, end in self._source.ends(begun).items()}
         if self._answers is not None:
-            self.metrics.answers_written = self._answers.written
+            self.metrics.answers_written = self._answers.spool.written
             self.metrics.answers_repeated = self._answers.repeated
         self.metrics.in_flight = sum(stream.records_in_flight for stream in self._streams.values())
         silent = self._kafka_silent_since_ms()

@@ -135,7 +135,7 @@ class StandingTopic:
         for record in self._tail.poll(POLL_MS):
             self._take(record)
         self.stopped = self._tail.stopped()
-        self._letters.confirmed()
+        self._letters.spool.confirmed()
         while not self._failures.empty():
             self._producer.failed(self._failures.get())
         self._synchronise(time.monotonic())
@@ -306,7 +306,7 @@ class StandingTopic:
         closers: list[Callable[[], None]] = [
             lambda: self._tail.close(CLOSE_WAIT_S),
             lambda: self._producer.close(CLOSE_WAIT_S),
-            lambda: self._letters.close(CLOSE_WAIT_S),
+            lambda: self._letters.spool.close(CLOSE_WAIT_S),
             self._link.close,
         ]
         for close in closers:

@@ -1,1 +1,1 @@
-"""What is written to Kafka and confirmed: dead letters, windows, answers."""
+"""What is written to Kafka and confirmed: one spool for dead letters, windows and answers."""

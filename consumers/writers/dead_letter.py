@@ -3,44 +3,64 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafka.errors import KafkaError
 
-from consumers.kafka.producer import TOO_LARGE, SteadyProducer, open_producer, raise_if_final
+from consumers.kafka.producer import open_producer
+from consumers.kafka.source import SourcePartition
 from consumers.wire.reasons import DeadLetter
+from consumers.writers.spool import Confirmation, Order, Rules, Spool, Write
 from stream_engine.config import KafkaSettings
 from stream_engine.util.skipped import Skipped
 
 log = logging.getLogger(__name__)
 
-RETRY_AFTER_S = 1.0
 CUT_VALUE_BYTES = (65_536, 1_024, 0)
 """Of the value, at the first, second and third cut."""
 CUT_KEY_BYTES = 1_024
 
 
-class Confirmation(NamedTuple):
-    """What was written because of this record is in its topic. ``number`` is that of the ``Evaluations`` whose
-    last answer this was; 0 for anything else."""
-
-    topic: str
-    partition: int
-    generation: int
-    offset: int
-    number: int = 0
-
-
 @dataclass(frozen=True, slots=True)
-class _Outgoing:
+class _Cut:
+    """A letter that was cut so often."""
+
     letter: DeadLetter
-    generation: int
     cuts: int = 0
-    not_before: float = 0.0
+
+
+class _LetterRules(Rules[_Cut]):
+    """A letter too large is cut; where not even its headers fit, it is left out and counted."""
+
+    what = "dead letter"
+    order = Order.ANY
+
+    def __init__(self, topic_suffix: str, skipped: Skipped) -> None:
+        self._topic_suffix = topic_suffix
+        self._skipped = skipped
+
+    def topic(self, content: _Cut) -> str:
+        return content.letter.raw.topic + self._topic_suffix
+
+    def message(self, content: _Cut) -> dict[str, Any]:
+        raw = content.letter.raw
+        return {
+            "key": _cut(raw.key, CUT_KEY_BYTES) if content.cuts else raw.key,
+            "value": _value(content),  # the producer takes no message without key and value
+            "headers": headers(content.letter, content.cuts > 0),
+        }
+
+    def shortened(self, content: _Cut, error: KafkaError) -> _Cut | None:
+        if content.cuts < len(CUT_VALUE_BYTES):
+            return replace(content, cuts=content.cuts + 1)
+        raw = content.letter.raw
+        self._skipped.note("dead_letter_too_large", f"{raw.topic}/{raw.partition} at offset {raw.offset}: {error}")
+        return None
+
+    def after_refusal(self, content: _Cut) -> _Cut | None:
+        return replace(content, cuts=1) if not content.cuts and _cuttable(content.letter) else None
 
 
 class DeadLetterWriter:
@@ -57,95 +77,18 @@ class DeadLetterWriter:
         skipped: Skipped | None = None,
     ) -> None:
         """The topic must exist. Raises KafkaTimeoutError where no broker tells about it."""
-        self._skipped = skipped or Skipped(log)
-        self._left_out: list[Confirmation] = []
-        self._topic_suffix = settings.dead_letter_suffix
-        self._producer = SteadyProducer(make_producer or (lambda: _open(settings)))
-        self._waiting: deque[_Outgoing] = deque()
-        self._sent: deque[tuple[Any, _Outgoing]] = deque()
-
-    @property
-    def pending(self) -> int:
-        """Dead letters not confirmed yet."""
-        return len(self._waiting) + len(self._sent)
+        rules = _LetterRules(settings.dead_letter_suffix, skipped or Skipped(log))
+        self.spool = Spool(rules, make_producer or (lambda: _open(settings)))
 
     def first_pending(self, topic: str, partition: int) -> int | None:
         """The first record of a partition whose dead letter is not confirmed yet."""
-        raws = [one.letter.raw for one in (*self._waiting, *(outgoing for _, outgoing in self._sent))]
-        return min((raw.offset for raw in raws if (raw.topic, raw.partition) == (topic, partition)), default=None)
+        writes = (write for write in self.spool if write.source == (topic, partition))
+        return min((ticket.offset for write in writes for ticket in write.tickets), default=None)
 
     def send(self, letter: DeadLetter, generation: int) -> None:
-        self._waiting.append(_Outgoing(letter, generation))
-
-    def confirmed(self) -> list[Confirmation]:
-        """Push on what waits, and return what the broker has confirmed since the last call.
-
-        Raises WriteRefused."""
-        self._push()
-        done, self._left_out = self._left_out, []
-        unfinished: deque[tuple[Any, _Outgoing]] = deque()
-        for future, outgoing in self._sent:
-            if not future.is_done:
-                unfinished.append((future, outgoing))
-            elif future.succeeded():
-                raw = outgoing.letter.raw
-                done.append(Confirmation(raw.topic, raw.partition, outgoing.generation, raw.offset))
-            else:
-                self._producer.failed(future.exception)
-                self._retry(outgoing, future.exception)
-        self._sent = unfinished
-        return done
-
-    def _push(self) -> None:
-        if not self._producer.ready():
-            return
-        now = time.monotonic()
-        for _ in range(len(self._waiting)):
-            outgoing = self._waiting.popleft()
-            if outgoing.not_before > now:
-                self._waiting.append(outgoing)
-                continue
-            letter = outgoing.letter
-            try:
-                future = self._producer.send(
-                    letter.raw.topic + self._topic_suffix,
-                    key=_cut(letter.raw.key, CUT_KEY_BYTES) if outgoing.cuts else letter.raw.key,
-                    # The producer takes no message without key and value.
-                    value=_value(outgoing),
-                    headers=headers(letter, outgoing.cuts > 0),
-                )
-            except TOO_LARGE as error:
-                self._shorten(outgoing, error)
-            except KafkaError as error:
-                self._retry(outgoing, error)
-                return  # the broker is away: each further try would block as long again
-            else:
-                self._sent.append((future, outgoing))
-
-    def _shorten(self, outgoing: _Outgoing, error: BaseException) -> None:
-        if outgoing.cuts < len(CUT_VALUE_BYTES):
-            self._waiting.append(replace(outgoing, cuts=outgoing.cuts + 1))
-            return
-        raw = outgoing.letter.raw
-        self._skipped.note("dead_letter_too_large", f"{raw.topic}/{raw.partition} at offset {raw.offset}: {error}")
-        self._left_out.append(Confirmation(raw.topic, raw.partition, outgoing.generation, raw.offset))
-
-    def _retry(self, outgoing: _Outgoing, error: BaseException) -> None:
-        raw = outgoing.letter.raw
-        too_large = isinstance(error, TOO_LARGE)
-        if too_large and not outgoing.cuts and _cuttable(outgoing.letter):
-            self._waiting.append(replace(outgoing, cuts=1))
-            return
-        if not too_large:  # else it may be that of another one, which ended the producer
-            raise_if_final(raw.topic + self._topic_suffix, error)
-        log.warning(
-            "dead letter of %s/%d offset %d not written, trying again: %s: %s",
-            *(raw.topic, raw.partition, raw.offset, type(error).__name__, error),
-        )
-        self._waiting.append(replace(outgoing, not_before=time.monotonic() + RETRY_AFTER_S))
-
-    def close(self, timeout_s: float) -> None:
-        self._producer.close(timeout_s)
+        source = SourcePartition(letter.raw.topic, letter.raw.partition)
+        ticket = Confirmation(*source, generation, letter.raw.offset)
+        self.spool.add(Write(source, None, _Cut(letter), [ticket]))
 
 
 def headers(letter: DeadLetter, cut: bool = False) -> list[tuple[str, bytes]]:
@@ -175,9 +118,9 @@ def _cuttable(letter: DeadLetter) -> bool:
     return len(letter.value or b"") > CUT_VALUE_BYTES[0] or len(letter.raw.key or b"") > CUT_KEY_BYTES
 
 
-def _value(outgoing: _Outgoing) -> bytes:
-    value = outgoing.letter.value or b""
-    return value[: CUT_VALUE_BYTES[outgoing.cuts - 1]] if outgoing.cuts else value
+def _value(content: _Cut) -> bytes:
+    value = content.letter.value or b""
+    return value[: CUT_VALUE_BYTES[content.cuts - 1]] if content.cuts else value
 
 
 def _cut(data: bytes | None, size: int) -> bytes | None:

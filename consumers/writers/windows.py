@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -20,12 +20,13 @@ from kafka.errors import KafkaError
 
 from consumers.kafka.careful import CarefulConsumer
 from consumers.kafka.client import client_options
-from consumers.kafka.producer import TOO_LARGE, SteadyProducer, open_producer, raise_if_final
+from consumers.kafka.producer import open_producer, raise_if_final
 from consumers.kafka.salvage import Unread
 from consumers.kafka.source import SourcePartition, SourceUnavailable
 from consumers.wire.open_bars import OpenBar
 from consumers.wire.parts import MESSAGE_BARS, split
-from consumers.writers.dead_letter import Confirmation, DeadLetterWriter
+from consumers.writers.dead_letter import DeadLetterWriter
+from consumers.writers.spool import DELIVERY_TIMEOUT_MS, Confirmation, Order, Rules, Spool, Write
 from stream_engine.config import KafkaSettings
 from stream_engine.messages import Window
 from stream_engine.messages.bounds import MAX_ID, UNREADABLE
@@ -33,13 +34,10 @@ from stream_engine.util.skipped import Skipped
 
 log = logging.getLogger(__name__)
 
-RETRY_AFTER_S = 1.0
-DELIVERY_TIMEOUT_MS = 30_000
-"""A partition's next owner may have written newer windows after that."""
 LOOKUP_TIMEOUT_MS = 5_000
 READ_POLL_MS = 500
 NO_PROGRESS_S = 30.0
-NO_GENERATION = OF_NO_RECORD = -1
+OF_NO_RECORD = -1
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_window = msgspec.msgpack.Decoder(Window).decode
@@ -50,166 +48,102 @@ class WindowsTopicTooSmall(RuntimeError):
     """A partition of the source has no counterpart in the windows topic; the message says what to do."""
 
 
-@dataclass(slots=True)
-class _Write:
-    """A window on its way, which tells of records of ``source`` up to ``as_of``. ``tickets`` are what its
-    confirmation settles."""
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What is to stand under ``key``, in the partition of ``source``'s number; None is a deletion. It tells of
+    records up to ``as_of``."""
 
     source: SourcePartition
-    as_of: int
-    slot: tuple[int, bytes]
+    key: bytes
     value: bytes | None
-    number: int
-    tickets: list[Confirmation]
-    future: Any = None
-    not_before: float = 0.0
+    as_of: int
 
 
-@dataclass(slots=True)
-class WindowWriter:
-    """Writes windows without waiting, and retries until each, or a newer one of its session, is confirmed. One
-    thread. An older window never follows a newer one: compaction would keep it.
-
-    After a restart, what a window tells of is taken for applied, and none of it is rejected again: so a window
+class _WindowRules(Rules[_Stored]):
+    """After a restart, what a window tells of is taken for applied, and none of it is rejected again: so a window
     waits until the engine has ``acknowledged`` all of that, and ``letters`` has its dead letters written."""
 
-    settings: KafkaSettings
-    make_producer: Callable[[], Any] | None = None
-    letters: DeadLetterWriter | None = None
-    skipped: Skipped = field(default_factory=lambda: Skipped(log))
-    _acknowledged: dict[SourcePartition, int] = field(default_factory=dict)
-    _waiting: dict[tuple[int, bytes], _Write] = field(default_factory=dict)
-    _sent: list[_Write] = field(default_factory=list)
-    _newest: dict[tuple[int, bytes], int] = field(default_factory=dict)
-    _numbers: int = 0
-    _producer: SteadyProducer = field(init=False)
+    what = "window"
+    order = Order.NEWEST
 
-    def __post_init__(self) -> None:
+    def __init__(self, topic: str, letters: DeadLetterWriter | None, skipped: Skipped) -> None:
+        self._topic = topic
+        self._letters = letters
+        self._skipped = skipped
+        self.acknowledged: dict[SourcePartition, int] = {}
+
+    def topic(self, content: _Stored) -> str:
+        return self._topic
+
+    def message(self, content: _Stored) -> dict[str, Any]:
+        return {"key": content.key, "value": content.value, "partition": content.source.partition}
+
+    def shortened(self, content: _Stored, error: KafkaError) -> _Stored:
+        """An open bar that remembers fewer ids; else a deletion, because an older value would pass for what the
+        floor counts on. Raises WriteRefused where not even that fits."""
+        if content.value is None:
+            raise_if_final(self._topic, error)
+        where = f"{content.key!r}, partition {content.source.partition}"
+        is_open = content.key.partition(b"|")[0].endswith(b"/open")
+        bar = _decode_open_bar(content.value) if is_open and content.value is not None else None
+        if bar is not None and bar.ids:
+            bar.ids = bar.ids[len(bar.ids) // 2 + 1 :]
+            self._skipped.note("open_bar_shortened", f"{where} forgets older trades' ids: {error}")
+            return replace(content, value=_encode(bar))
+        self._skipped.note("window_too_large", f"{where} begins anew at a restart: {error}")
+        return replace(content, value=None)
+
+    def may_go(self, content: _Stored) -> bool:
+        pending = self._letters.first_pending(*content.source) if self._letters is not None else None
+        acknowledged = self.acknowledged.get(content.source, -1)
+        return content.as_of <= acknowledged and (pending is None or pending > content.as_of)
+
+
+class WindowWriter:
+    """Writes windows without waiting, and retries until each, or a newer one of its session, is confirmed. One
+    thread."""
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        make_producer: Callable[[], Any] | None = None,
+        letters: DeadLetterWriter | None = None,
+        skipped: Skipped | None = None,
+    ) -> None:
         """The topic must exist. Raises KafkaTimeoutError where no broker tells about it."""
-        self._producer = SteadyProducer(self.make_producer or self._open)
-
-    @property
-    def pending(self) -> int:
-        """Windows not confirmed yet."""
-        return len(self._waiting) + len(self._sent)
+        self._rules = _WindowRules(settings.windows_topic, letters, skipped or Skipped(log))
+        self.spool = Spool(self._rules, make_producer or (lambda: _open(settings)))
 
     def write(self, source: SourcePartition, window: Window, generation: int, offset: int) -> None:
         """Write the window, or the deletion; its confirmation names the generation and the offset."""
         value = _encode(window) if window.bars else None
-        self._put(source, _key(source.topic, window.session), value, generation, offset, window.offset)
+        stored = _Stored(source, _key(source.topic, window.session), value, window.offset)
+        self._put(stored, [Confirmation(*source, generation, offset)])
 
     def save(self, source: SourcePartition, session: str, bar: OpenBar, generation: int, offset: int) -> None:
         """Write an open bar as it is now."""
-        self._put(source, _open_key(source.topic, session), _encode(bar), generation, offset, bar.last)
+        stored = _Stored(source, _open_key(source.topic, session), _encode(bar), bar.last)
+        self._put(stored, [Confirmation(*source, generation, offset)])
 
     def delete(self, source: SourcePartition, key: bytes) -> None:
         """Delete what an earlier topic left under a key. No record waits for it: see ``deleting``."""
-        self._put(source, key, None, NO_GENERATION, 0, OF_NO_RECORD)
+        self._put(_Stored(source, key, None, OF_NO_RECORD), [])
 
     def deleting(self, source: SourcePartition) -> bool:
         """Some of that is not confirmed by the broker yet."""
-        writes = (*self._waiting.values(), *self._sent)
-        return any(write.source == source and write.as_of == OF_NO_RECORD for write in writes)
+        contents = (write.content for write in self.spool if write.source == source)
+        return any(content is not None and content.as_of == OF_NO_RECORD for content in contents)
 
-    def _put(
-        self, source: SourcePartition, key: bytes, value: bytes | None, generation: int, offset: int, as_of: int
-    ) -> None:
-        slot = (source.partition, key)
-        self._numbers += 1
-        self._newest[slot] = self._numbers
-        replaced = self._waiting.pop(slot, None)
-        tickets = [Confirmation(*source, generation, offset), *(replaced.tickets if replaced else ())]
-        self._waiting[slot] = _Write(source, as_of, slot, value, self._numbers, tickets)
+    def _put(self, stored: _Stored, tickets: list[Confirmation]) -> None:
+        self.spool.add(Write(stored.source, (stored.source.partition, stored.key), stored, tickets))
 
     def acknowledged(self, source: SourcePartition, last: int) -> None:
         """The engine has said what became of the records up to ``last``."""
-        self._acknowledged[source] = last
+        self._rules.acknowledged[source] = last
 
-    def forget(self, source: SourcePartition) -> None:
-        """The partition has another owner: what was not sent yet must not follow its windows."""
-        begins = _key(source.topic, ""), _open_key(source.topic, "")
-        for slot in [slot for slot in self._waiting if slot[0] == source.partition and slot[1].startswith(begins)]:
-            del self._waiting[slot]
 
-    def confirmed(self) -> list[Confirmation]:
-        """Push on what waits, and return what the broker has confirmed since the last call.
-
-        Raises WriteRefused."""
-        self._push()
-        done: list[Confirmation] = []
-        sent, self._sent = self._sent, []
-        for index, write in enumerate(sent):
-            if not write.future.is_done:
-                self._sent.append(write)
-                continue
-            if write.future.succeeded():
-                done.extend(write.tickets)
-                continue
-            self._producer.failed(write.future.exception)
-            if self._newest[write.slot] == write.number:
-                self._retry(write, write.future.exception)
-            else:  # a newer window takes its place
-                newer = self._waiting.get(write.slot) or next(
-                    (later for later in sent[index + 1 :] if later.slot == write.slot), None
-                )
-                (done if newer is None else newer.tickets).extend(write.tickets)
-        return done
-
-    def _push(self) -> None:
-        if not self._producer.ready():
-            return
-        now = time.monotonic()
-        due = [write for write in self._waiting.values() if write.not_before <= now]
-        for write in [write for write in due if self._may_tell(write)]:
-            partition, key = write.slot
-            del self._waiting[write.slot]
-            try:
-                write.future = self._producer.send(
-                    self.settings.windows_topic, key=key, value=write.value, partition=partition
-                )
-            except TOO_LARGE as error:
-                self._shorten(write, error)
-            except KafkaError as error:
-                self._retry(write, error)
-                return  # the broker is away: each further try would block as long again
-            else:
-                self._sent.append(write)
-
-    def _shorten(self, write: _Write, error: BaseException) -> None:
-        """What fits takes its place: an open bar that remembers fewer ids; else a deletion, because an older value
-        would pass for what the floor counts on. Raises WriteRefused where not even that fits."""
-        if write.value is None:
-            raise_if_final(self.settings.windows_topic, error)
-        partition, key = write.slot
-        where = f"{key!r}, partition {partition}"
-        is_open = key.partition(b"|")[0].endswith(b"/open")
-        bar = _decode_open_bar(write.value) if is_open and write.value is not None else None
-        if bar is not None and bar.ids:
-            bar.ids = bar.ids[len(bar.ids) // 2 + 1 :]
-            write.value = _encode(bar)
-            self.skipped.note("open_bar_shortened", f"{where} forgets older trades' ids: {error}")
-        else:
-            write.value = None
-            self.skipped.note("window_too_large", f"{where} begins anew at a restart: {error}")
-        self._waiting[write.slot] = write
-
-    def _may_tell(self, write: _Write) -> bool:
-        pending = self.letters.first_pending(*write.source) if self.letters is not None else None
-        acknowledged = self._acknowledged.get(write.source, -1)
-        return write.as_of <= acknowledged and (pending is None or pending > write.as_of)
-
-    def _retry(self, write: _Write, error: BaseException) -> None:
-        if not isinstance(error, TOO_LARGE):  # else the next producer tells which one it was
-            raise_if_final(self.settings.windows_topic, error)
-        log.warning("window not written, trying again: %s: %s", type(error).__name__, error)
-        write.not_before = time.monotonic() + RETRY_AFTER_S
-        self._waiting[write.slot] = write
-
-    def _open(self) -> Any:
-        return open_producer(self.settings, "windows", [self.settings.windows_topic], DELIVERY_TIMEOUT_MS)
-
-    def close(self, timeout_s: float) -> None:
-        self._producer.close(timeout_s)
+def _open(settings: KafkaSettings) -> Any:
+    return open_producer(settings, "windows", [settings.windows_topic], DELIVERY_TIMEOUT_MS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from stream_engine.messages import (
 from stream_engine.standing.answer_book import AnswerBook
 from stream_engine.util.skipped import Skipped
 from tests.support.hostile import NESTED, mutated
+from tests.support.played_producer import PlayedSpool
 
 CONFIG = Config()
 KAFKA = CONFIG.kafka
@@ -77,7 +78,7 @@ class Registered:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(module, "TopicTail", lambda *_: tail)
             patched.setattr(module, "open_producer", lambda *_: None)
-            letters = SimpleNamespace(confirmed=lambda: [], send=lambda *_: None)
+            letters = SimpleNamespace(spool=PlayedSpool(), send=lambda *_: None)
             patched.setattr(module, "DeadLetterWriter", lambda *_, **__: letters)
             link = SimpleNamespace(drain=lambda: [], send=self.said.append)
             patched.setattr(module, "EngineLink", lambda *_: link)

@@ -16,12 +16,14 @@ from consumers.consumer import Consumer
 from consumers.kafka.offsets import CommitPoint
 from consumers.kafka.source import AssignmentChange, SourceEvent, SourcePartition
 from consumers.wire.reasons import RawRecord
+from consumers.writers.spool import Confirmation
 from consumers.writers.windows import StoredWindows
 from stream_engine.config import Config, EngineSettings, KafkaSettings, TransportSettings
 from stream_engine.messages.transport import EngineLink
 from stream_engine.process.service import EngineService
 from tests.integration.pipeline.conftest import make_engine
 from tests.integration.pipeline.relay import Relay
+from tests.support.played_producer import PlayedSpool
 
 PATIENCE_S = 60.0
 SOURCE = SourcePartition("market.bars", 0)
@@ -95,15 +97,10 @@ class Windows:
     """Writes all that it is given at once."""
 
     def __init__(self) -> None:
-        self.pending = 0
-        self._done: list[Any] = []
+        self.spool = PlayedSpool()
 
     def write(self, source: SourcePartition, _: Any, generation: int, offset: int) -> None:
-        self._done.append((*source, generation, offset, 0))
-
-    def confirmed(self) -> list[Any]:
-        done, self._done = self._done, []
-        return done
+        self.spool.done.append(Confirmation(*source, generation, offset))
 
     def deleting(self, _: SourcePartition) -> bool:
         return False

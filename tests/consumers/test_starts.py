@@ -16,6 +16,7 @@ from consumers.stream import StreamState
 from consumers.writers.windows import StoredWindows
 from stream_engine.config import Config, KafkaSettings
 from stream_engine.messages import FromEngine, Welcome
+from tests.support.played_producer import PlayedSpool
 
 
 class Load:
@@ -89,7 +90,7 @@ class Bench:
         monkeypatch.setattr(Load, "read", True)
         self.kafka = KafkaSettings(trades_topic="market.trades")
         self.source, self.messages = Source(), list[FromEngine]()
-        writer: Any = SimpleNamespace(pending=0, confirmed=lambda: [], deleting=lambda _: False)
+        writer: Any = SimpleNamespace(spool=PlayedSpool(), deleting=lambda _: False)
         link: Any = SimpleNamespace(drain=self._drain, send=lambda _: None)
         source: Any = self.source
         self.consumer = Consumer(Config(kafka=self.kafka), source, writer, writer, link)

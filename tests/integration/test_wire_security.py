@@ -192,7 +192,7 @@ def round_trip(settings: KafkaSettings, prefix: str) -> None:
     )
     assert settings.bars_topic in ensure_topics(settings)
     assert publish([("AAPL", {"close": 1.0})], settings, settings.bars_topic) == 1
-    DeadLetterWriter(settings).close(5.0)
+    DeadLetterWriter(settings).spool.close(5.0)
     source = KafkaSource(settings, [settings.bars_topic])
     try:
         polled: list[bytes | None] = []

@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from kafka.errors import IllegalStateError, KafkaTimeoutError
-from kafka.future import Future
+from kafka.errors import KafkaTimeoutError
 
 from consumers.kafka.source import SourcePartition
 from consumers.registry import registry as module
@@ -28,6 +27,7 @@ from stream_engine.messages import (
 )
 from stream_engine.standing.answer_book import AnswerBook
 from stream_engine.util.skipped import Skipped
+from tests.support.played_producer import PlayedProducer, PlayedSpool
 
 CONFIG = Config()
 KAFKA = CONFIG.kafka
@@ -57,42 +57,21 @@ class Tail:
         return [SourcePartition(topic, 0)]
 
 
-class Producer:
-    def __init__(self) -> None:
-        self.sent: list[Future] = []
-        self._sender = self
-
-    def send(self, topic: str, **_: Any) -> Future:
-        self.sent.append(Future())
-        return self.sent[-1]
-
-    def force_close(self) -> None:
-        for future in self.sent:
-            if not future.is_done:
-                future.failure(IllegalStateError("given up"))
-
-    def join(self, timeout: float) -> None:
-        pass
-
-    def close(self, timeout: float) -> None:
-        pass
-
-
 class Bench:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.tail, self.producers = Tail(), list[Producer]()
+        self.tail, self.producers = Tail(), list[PlayedProducer]()
         self.heard, self.said = list[FromEngine](), list[ToEngine]()
         monkeypatch.setattr(module, "TopicTail", lambda *_: self.tail)
         monkeypatch.setattr(module, "open_producer", self._connect)
-        letters = SimpleNamespace(confirmed=lambda: [], send=lambda *_: None)
+        letters = SimpleNamespace(spool=PlayedSpool(), send=lambda *_: None)
         monkeypatch.setattr(module, "DeadLetterWriter", lambda *_, **__: letters)
         link = SimpleNamespace(drain=self._drain, send=self.said.append)
         monkeypatch.setattr(module, "EngineLink", lambda *_: link)
         self.book = AnswerBook()
         self.registry = StandingTopic(CONFIG, self.book, Skipped(logging.getLogger(__name__)))
 
-    def _connect(self, *_: Any) -> Producer:
-        self.producers.append(Producer())
+    def _connect(self, *_: Any) -> PlayedProducer:
+        self.producers.append(PlayedProducer())
         return self.producers[-1]
 
     def _drain(self) -> list[FromEngine]:
@@ -152,7 +131,7 @@ def test_an_engine_on_another_connection_gets_everything_again(bench: Bench) -> 
 def test_a_write_that_failed_fails_no_later_one(bench: Bench) -> None:
     write = StandingWrite("token", "q", StandingPut("*", "What is the trend?", "change", "q"))
     bench.turn(write)
-    bench.producers[0].sent[0].failure(KafkaTimeoutError("expired"))
+    bench.producers[0].sent[0].fail(KafkaTimeoutError("expired"))
     bench.turn()
     while not bench.registry._producer.ready():
         pass

@@ -2,58 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from kafka.errors import (
-    IllegalStateError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
     NotEnoughReplicasError,
     TopicAuthorizationFailedError,
 )
-from kafka.future import Future
 
 from consumers.kafka.producer import WriteRefused
 from consumers.wire.reasons import DeadLetter, RawRecord, Reason
-from consumers.writers import dead_letter
-from consumers.writers.dead_letter import Confirmation, DeadLetterWriter, headers
+from consumers.writers import dead_letter, spool
+from consumers.writers.dead_letter import DeadLetterWriter, headers
+from consumers.writers.spool import Confirmation
 from stream_engine.config import KafkaSettings
-
-
-class PlayedProducer:
-    """``lives`` counts how often one was made."""
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[dict[str, Any], Future]] = []
-        self.refuse: Exception | None = None
-        self.lives = 0
-        self._sender = self
-
-    def make(self) -> PlayedProducer:
-        self.lives += 1
-        return self
-
-    def force_close(self) -> None:
-        for _, future in self.sent:
-            if not future.is_done:
-                future.failure(IllegalStateError("given up"))
-
-    def join(self, timeout: float) -> None:
-        pass
-
-    def close(self, timeout: float) -> None:
-        pass
-
-    def send(self, topic: str, **message: Any) -> Future:
-        if self.refuse is not None:
-            raise self.refuse
-        if message["value"] is None and message["key"] is None:
-            raise ValueError("Need at least one: key or value")
-        self.sent.append(({"topic": topic, **message}, Future()))
-        return self.sent[-1][1]
+from stream_engine.util.skipped import Skipped
+from tests.support.played_producer import PlayedProducer, renewed
 
 
 @pytest.fixture
@@ -63,16 +30,8 @@ def producer() -> PlayedProducer:
 
 @pytest.fixture
 def writer(producer: PlayedProducer, monkeypatch: pytest.MonkeyPatch) -> DeadLetterWriter:
-    monkeypatch.setattr(dead_letter, "RETRY_AFTER_S", 0.0)
+    monkeypatch.setattr(spool, "RETRY_AFTER_S", 0.0)
     return DeadLetterWriter(KafkaSettings(), producer.make)
-
-
-def renewed(writer: DeadLetterWriter) -> list[Confirmation]:
-    """What is confirmed, and sent, once there is another producer in the place of one that failed."""
-    done = writer.confirmed()
-    while not writer._producer.ready():
-        pass
-    return done + writer.confirmed()
 
 
 def letter(value: bytes | None = b"bad", key: bytes | None = b"AAPL", bar: int | None = None) -> DeadLetter:
@@ -82,14 +41,14 @@ def letter(value: bytes | None = b"bad", key: bytes | None = b"AAPL", bar: int |
 
 def test_confirmed_only_after_the_broker_has_it(writer: DeadLetterWriter, producer: PlayedProducer) -> None:
     writer.send(letter(), generation=7)
-    assert writer.confirmed() == []
-    assert writer.pending == 1
-    (message, future) = producer.sent[0]
-    assert (message["topic"], message["key"], message["value"]) == ("market.bars.dlq", b"AAPL", b"bad")
-    future.success(None)
-    assert writer.confirmed() == [Confirmation("market.bars", 3, 7, 41)]
-    assert writer.confirmed() == []
-    assert writer.pending == 0
+    assert writer.spool.confirmed() == []
+    assert writer.spool.pending == 1
+    sent = producer.sent[0]
+    assert (sent.topic, sent.key, sent.value) == ("market.bars.dlq", b"AAPL", b"bad")
+    sent.succeed()
+    assert writer.spool.confirmed() == [Confirmation("market.bars", 3, 7, 41)]
+    assert writer.spool.confirmed() == []
+    assert writer.spool.pending == 0
 
 
 def test_headers_name_where_it_lies_and_why() -> None:
@@ -106,41 +65,35 @@ def test_headers_name_where_it_lies_and_why() -> None:
 
 def test_a_record_without_key_and_value_can_be_written(writer: DeadLetterWriter, producer: PlayedProducer) -> None:
     writer.send(letter(value=None, key=None), 1)
-    writer.confirmed()
-    assert producer.sent[0][0]["value"] == b""
+    writer.spool.confirmed()
+    assert producer.sent[0].value == b""
 
 
-@pytest.mark.parametrize(
-    "fail",
-    [
-        lambda future: future.failure(MessageSizeTooLargeError()),
-        lambda future: future.failure(NotEnoughReplicasError()),
-    ],
-)
+@pytest.mark.parametrize("error", [MessageSizeTooLargeError(), NotEnoughReplicasError()])
 def test_a_failed_write_is_tried_again(
-    fail: Callable[[Future], None], writer: DeadLetterWriter, producer: PlayedProducer
+    error: Exception, writer: DeadLetterWriter, producer: PlayedProducer
 ) -> None:
     writer.send(letter(), 1)
-    writer.confirmed()
-    fail(producer.sent[0][1])
-    assert writer.confirmed() == []
-    assert writer.pending == 1
+    writer.spool.confirmed()
+    producer.sent[0].fail(error)
+    assert writer.spool.confirmed() == []
+    assert writer.spool.pending == 1
     renewed(writer)
     assert producer.lives == 2  # the one of before may be of no use
-    producer.sent[1][1].success(None)
-    assert len(writer.confirmed()) == 1
+    producer.sent[1].succeed()
+    assert len(writer.spool.confirmed()) == 1
 
 
 def test_a_record_at_the_size_limit_is_cut_and_says_so(writer: DeadLetterWriter, producer: PlayedProducer) -> None:
     value = b"x" * 1_000_000
     producer.refuse = MessageSizeTooLargeError()
     writer.send(letter(value), 1)
-    assert writer.confirmed() == []
+    assert writer.spool.confirmed() == []
     producer.refuse = None
-    writer.confirmed()
-    message = producer.sent[0][0]
-    assert message["value"] == value[: dead_letter.CUT_VALUE_BYTES[0]]
-    assert ("truncated", b"1000000") in message["headers"]
+    writer.spool.confirmed()
+    message = producer.sent[0]
+    assert message.value == value[: dead_letter.CUT_VALUE_BYTES[0]]
+    assert ("truncated", b"1000000") in message.headers
 
 
 def test_what_the_broker_finds_too_large_is_cut_for_the_next_producer_and_the_others_are_not(
@@ -149,43 +102,43 @@ def test_what_the_broker_finds_too_large_is_cut_for_the_next_producer_and_the_ot
     value = b"x" * 500_000
     writer.send(letter(value), 1)
     writer.send(letter(b"small"), 1)
-    writer.confirmed()
+    writer.spool.confirmed()
     refusal = MessageSizeTooLargeError("of the topic")
-    for _, future in producer.sent:  # it ends the producer, which gives that answer to all
-        future.failure(refusal)
+    for sent in producer.sent:  # it ends the producer, which gives that answer to all
+        sent.fail(refusal)
     renewed(writer)
     assert producer.lives == 2
-    cut, whole = sorted((message for message, _ in producer.sent[2:]), key=lambda message: -len(message["value"]))
-    assert cut["value"] == value[: dead_letter.CUT_VALUE_BYTES[0]]
-    assert ("truncated", b"500000") in cut["headers"]
-    assert whole["value"] == b"small"
-    assert "truncated" not in dict(whole["headers"])
-    for _, future in producer.sent[2:]:
-        future.success(None)
-    assert len(writer.confirmed()) == 2
+    cut, whole = sorted(producer.sent[2:], key=lambda sent: -len(sent.value or b""))
+    assert cut.value == value[: dead_letter.CUT_VALUE_BYTES[0]]
+    assert ("truncated", b"500000") in cut.headers
+    assert whole.value == b"small"
+    assert "truncated" not in dict(whole.headers)
+    for sent in producer.sent[2:]:
+        sent.succeed()
+    assert len(writer.spool.confirmed()) == 2
 
 
 def test_a_topic_that_may_not_be_written_ends_the_consumer(
     writer: DeadLetterWriter, producer: PlayedProducer
 ) -> None:
     writer.send(letter(), 1)
-    writer.confirmed()
-    producer.sent[0][1].failure(TopicAuthorizationFailedError("market.bars.dlq"))
+    writer.spool.confirmed()
+    producer.sent[0].fail(TopicAuthorizationFailedError("market.bars.dlq"))
     with pytest.raises(WriteRefused, match=r"market.bars.dlq cannot be written.*right to write"):
-        writer.confirmed()
+        writer.spool.confirmed()
 
 
 def test_a_broker_away_keeps_the_letters(writer: DeadLetterWriter, producer: PlayedProducer) -> None:
     producer.refuse = KafkaTimeoutError()
     for _ in range(3):
         writer.send(letter(), 1)
-    assert writer.confirmed() == []
-    assert writer.pending == 3
+    assert writer.spool.confirmed() == []
+    assert writer.spool.pending == 3
     producer.refuse = None
-    writer.confirmed()
-    for _, future in producer.sent:
-        future.success(None)
-    assert len(writer.confirmed()) == 3
+    writer.spool.confirmed()
+    for sent in producer.sent:
+        sent.succeed()
+    assert len(writer.spool.confirmed()) == 3
 
 
 def test_the_first_record_whose_letter_is_not_written(writer: DeadLetterWriter, producer: PlayedProducer) -> None:
@@ -195,5 +148,57 @@ def test_the_first_record_whose_letter_is_not_written(writer: DeadLetterWriter, 
         writer.send(replace(letter(), raw=replace(raw, offset=offset)), 1)
     assert writer.first_pending(raw.topic, raw.partition) == 7
     assert writer.first_pending(raw.topic, raw.partition + 1) is None
-    writer.confirmed()
+    writer.spool.confirmed()
     assert writer.first_pending(raw.topic, raw.partition) == 7  # sent, and not confirmed
+
+
+def test_a_topic_that_alone_cannot_be_written_keeps_no_other_letter_waiting(
+    writer: DeadLetterWriter, producer: PlayedProducer
+) -> None:
+    producer.refuse_topics.add("gone.dlq")
+    gone = replace(letter(), raw=replace(letter().raw, topic="gone"))
+    for dead in (gone, letter(), gone, letter()):
+        writer.send(dead, 1)
+    for _ in range(4):
+        writer.spool.confirmed()
+    assert [sent.topic for sent in producer.sent] == ["market.bars.dlq"] * 2
+    assert writer.spool.pending == 4
+
+
+def test_after_a_failure_nothing_is_sent_for_a_while(
+    writer: DeadLetterWriter, producer: PlayedProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool, "RETRY_AFTER_S", 3600.0)
+    producer.refuse = KafkaTimeoutError()
+    writer.send(letter(), 1)
+    writer.spool.confirmed()
+    producer.refuse = None
+    writer.spool.confirmed()
+    assert producer.sent == []
+    assert writer.spool.pending == 1
+
+
+def test_a_letter_of_which_nothing_fits_is_left_out_counted_and_settled(producer: PlayedProducer) -> None:
+    skipped = Skipped(logging.getLogger(__name__))
+    writer = DeadLetterWriter(KafkaSettings(), producer.make, skipped)
+    producer.refuse = MessageSizeTooLargeError()
+    writer.send(letter(b"x" * 100_000), 7)
+    done = [confirmation for _ in range(5) for confirmation in writer.spool.confirmed()]
+    assert done == [Confirmation("market.bars", 3, 7, 41)]
+    assert (writer.spool.pending, writer.spool.written) == (0, 0)
+    assert skipped.counts == {"dead_letter_too_large": 1}
+
+
+def test_the_spool_says_when_it_is_full(
+    writer: DeadLetterWriter, producer: PlayedProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool, "MAX_PENDING", 2)
+    full = []
+    for _ in range(2):
+        full.append(writer.spool.full)
+        writer.send(letter(), 1)
+    writer.spool.confirmed()
+    full.append(writer.spool.full)
+    producer.sent[0].succeed()
+    writer.spool.confirmed()
+    assert [*full, writer.spool.full] == [False, False, True, False]

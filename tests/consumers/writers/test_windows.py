@@ -7,57 +7,23 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.errors import IllegalStateError, KafkaTimeoutError, TopicAuthorizationFailedError
+from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 
 from consumers.kafka.producer import WriteRefused
 from consumers.kafka.source import SourcePartition, SourceUnavailable
 from consumers.starts import Starts
 from consumers.stream import PartitionStream
+from consumers.writers import spool
 from consumers.writers import windows as module
-from consumers.writers.dead_letter import Confirmation
+from consumers.writers.spool import Confirmation
 from consumers.writers.windows import StoredWindows, WindowWriter, in_parts, read_windows
 from stream_engine.config import Config, KafkaSettings
 from stream_engine.messages import Bar, Window, WindowBar, WindowUnits
 from stream_engine.util.skipped import Skipped
+from tests.support.played_producer import PlayedProducer, renewed
 
 SKIPPED = Skipped(logging.getLogger(__name__))
 SOURCE = SourcePartition("market.bars", 1)
-
-
-class Future:
-    def __init__(self) -> None:
-        self.exception: BaseException | None = None
-        self.is_done = False
-
-    def succeeded(self) -> bool:
-        return self.is_done and self.exception is None
-
-    def end(self, exception: BaseException | None = None) -> None:
-        self.is_done, self.exception = True, exception
-
-
-class Producer:
-    def __init__(self) -> None:
-        self.sent: list[tuple[bytes, bytes | None, int]] = []
-        self.futures: list[Future] = []
-        self._sender = self
-
-    def force_close(self) -> None:
-        for future in self.futures:
-            if not future.is_done:
-                future.end(IllegalStateError("given up"))
-
-    def join(self, timeout: float) -> None:
-        pass
-
-    def send(self, topic: str, key: bytes, value: bytes | None, partition: int) -> Future:
-        assert topic == "stream-engine.windows"
-        self.sent.append((key, value, partition))
-        self.futures.append(Future())
-        return self.futures[-1]
-
-    def close(self, timeout: float) -> None:
-        pass
 
 
 def window(session: str, offset: int) -> Window:
@@ -66,126 +32,140 @@ def window(session: str, offset: int) -> Window:
 
 
 @pytest.fixture
-def producer() -> Producer:
-    return Producer()
+def producer() -> PlayedProducer:
+    return PlayedProducer()
 
 
 @pytest.fixture
-def writer(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> WindowWriter:
-    monkeypatch.setattr(module, "RETRY_AFTER_S", 0.0)
-    made = WindowWriter(KafkaSettings(), lambda: producer)
+def writer(producer: PlayedProducer, monkeypatch: pytest.MonkeyPatch) -> WindowWriter:
+    monkeypatch.setattr(spool, "RETRY_AFTER_S", 0.0)
+    made = WindowWriter(KafkaSettings(), producer.make)
     for source in (SOURCE, SourcePartition("market.bars", 0), SourcePartition("market.trades", 1)):
         made.acknowledged(source, 100)
     return made
 
 
-def renewed(writer: WindowWriter) -> list[Confirmation]:
-    """What is confirmed, and sent, once there is another producer in the place of one that failed."""
-    done = writer.confirmed()
-    while not writer._producer.ready():
-        pass
-    return done + writer.confirmed()
-
-
-def test_a_window_is_confirmed_once_the_broker_has_it(writer: WindowWriter, producer: Producer) -> None:
+def test_a_window_is_confirmed_once_the_broker_has_it(writer: WindowWriter, producer: PlayedProducer) -> None:
     writer.write(SOURCE, window("A|B", 9), 7, 10)
-    assert writer.confirmed() == []
-    assert [(key, partition) for key, _, partition in producer.sent] == [(b"market.bars|A|B", 1)]
-    producer.futures[0].end()
-    assert writer.confirmed() == [Confirmation("market.bars", 1, 7, 10)]
-    assert (writer.confirmed(), writer.pending) == ([], 0)
+    assert writer.spool.confirmed() == []
+    assert [(sent.topic, sent.key, sent.partition) for sent in producer.sent] == [
+        ("stream-engine.windows", b"market.bars|A|B", 1)
+    ]
+    producer.sent[0].succeed()
+    assert writer.spool.confirmed() == [Confirmation("market.bars", 1, 7, 10)]
+    assert (writer.spool.confirmed(), writer.spool.pending) == ([], 0)
 
 
-def test_a_deletion_has_no_value(writer: WindowWriter, producer: Producer) -> None:
+def test_a_deletion_has_no_value(writer: WindowWriter, producer: PlayedProducer) -> None:
     writer.write(SOURCE, Window("A", 9, 0, 0, None, ()), 7, 10)
-    writer.confirmed()
-    assert producer.sent == [(b"market.bars|A", None, 1)]
+    writer.spool.confirmed()
+    assert [(sent.key, sent.value, sent.partition) for sent in producer.sent] == [(b"market.bars|A", None, 1)]
 
 
-def test_a_lost_window_is_written_again(writer: WindowWriter, producer: Producer) -> None:
+def test_a_lost_window_is_written_again(writer: WindowWriter, producer: PlayedProducer) -> None:
     writer.write(SOURCE, window("A", 9), 7, 10)
-    writer.confirmed()
-    producer.futures[0].end(KafkaTimeoutError())
+    writer.spool.confirmed()
+    producer.sent[0].fail(KafkaTimeoutError())
     assert renewed(writer) == []
     assert len(producer.sent) == 2
-    producer.futures[1].end()
-    assert writer.confirmed() == [Confirmation("market.bars", 1, 7, 10)]
+    producer.sent[1].succeed()
+    assert writer.spool.confirmed() == [Confirmation("market.bars", 1, 7, 10)]
 
 
-def test_a_window_that_the_topic_may_not_take_ends_the_consumer(writer: WindowWriter, producer: Producer) -> None:
+def test_a_window_that_the_topic_may_not_take_ends_the_consumer(
+    writer: WindowWriter, producer: PlayedProducer
+) -> None:
     writer.write(SOURCE, window("A", 9), 7, 10)
-    writer.confirmed()
-    producer.futures[0].end(TopicAuthorizationFailedError())
+    writer.spool.confirmed()
+    producer.sent[0].fail(TopicAuthorizationFailedError())
     with pytest.raises(WriteRefused, match=r"stream-engine.windows cannot be written.*right to write"):
-        writer.confirmed()
+        writer.spool.confirmed()
 
 
 @pytest.mark.parametrize("newer_first", [False, True])
 def test_a_lost_window_never_follows_a_newer_one(
-    writer: WindowWriter, producer: Producer, newer_first: bool
+    writer: WindowWriter, producer: PlayedProducer, newer_first: bool
 ) -> None:
     writer.write(SOURCE, window("A", 9), 7, 10)
-    writer.confirmed()
+    writer.spool.confirmed()
     writer.write(SOURCE, window("A", 19), 7, 20)
-    writer.confirmed()
-    first, second = producer.futures
+    writer.spool.confirmed()
+    first, second = producer.sent
     done = []
     if newer_first:
-        second.end()
-        done += writer.confirmed()
-    first.end(KafkaTimeoutError())
+        second.succeed()
+        done += writer.spool.confirmed()
+    first.fail(KafkaTimeoutError())
     done += renewed(writer)
     if not newer_first:  # it was given up with its producer
-        producer.futures[2].end()
-        done += writer.confirmed()
+        producer.sent[2].succeed()
+        done += writer.spool.confirmed()
     assert sorted(done) == [Confirmation("market.bars", 1, 7, 10), Confirmation("market.bars", 1, 7, 20)]
-    older, *newer = (value for _, value, _ in producer.sent)
+    older, *newer = (sent.value for sent in producer.sent)
     assert older not in newer
-    assert (len(set(newer)), writer.pending) == (1, 0)
+    assert (len(set(newer)), writer.spool.pending) == (1, 0)
 
 
-def test_what_waits_is_replaced_and_counts_for_both(writer: WindowWriter, producer: Producer) -> None:
+def test_what_waits_is_replaced_and_counts_for_both(writer: WindowWriter, producer: PlayedProducer) -> None:
     writer.write(SOURCE, window("A", 9), 7, 10)
     writer.write(SOURCE, window("A", 19), 7, 20)
-    writer.confirmed()
-    (future,) = producer.futures
-    future.end()
-    assert {confirmation.offset for confirmation in writer.confirmed()} == {10, 20}
+    writer.spool.confirmed()
+    (sent,) = producer.sent
+    sent.succeed()
+    assert {confirmation.offset for confirmation in writer.spool.confirmed()} == {10, 20}
 
 
-def test_a_partition_that_left_keeps_no_window_waiting(writer: WindowWriter, producer: Producer) -> None:
+def test_a_partition_that_left_keeps_no_window_waiting(writer: WindowWriter, producer: PlayedProducer) -> None:
     writer.write(SOURCE, window("A", 9), 7, 10)
     writer.write(SourcePartition("market.bars", 0), window("B", 9), 7, 10)
     writer.write(SourcePartition("market.trades", 1), window("C", 9), 7, 10)
-    writer.forget(SOURCE)
-    writer.confirmed()
-    assert [key for key, _, _ in producer.sent] == [b"market.bars|B", b"market.trades|C"]
+    writer.spool.forget(SOURCE)
+    writer.spool.confirmed()
+    assert [sent.key for sent in producer.sent] == [b"market.bars|B", b"market.trades|C"]
 
 
-def test_a_window_waits_until_what_it_tells_of_is_settled(writer: WindowWriter, producer: Producer) -> None:
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_window_that_fails_after_its_partition_left_is_not_written_again(
+    writer: WindowWriter, producer: PlayedProducer, comes_back: bool
+) -> None:
+    writer.write(SOURCE, window("A", 9), 7, 10)
+    writer.spool.confirmed()
+    writer.spool.forget(SOURCE)
+    producer.sent[0].fail(KafkaTimeoutError())
+    assert renewed(writer) == []
+    assert (len(producer.sent), writer.spool.pending) == (1, 0)
+    if comes_back:
+        writer.write(SOURCE, window("A", 9), 8, 10)
+        writer.spool.confirmed()
+        producer.sent[1].succeed()
+        assert writer.spool.confirmed() == [Confirmation("market.bars", 1, 8, 10)]
+
+
+def test_a_window_waits_until_what_it_tells_of_is_settled(producer: PlayedProducer) -> None:
     pending: int | None = 9
 
     class Letters:
         def first_pending(self, topic: str, partition: int) -> int | None:
             return pending if (topic, partition) == SOURCE else None
 
-    writer.letters = Letters()  # type: ignore[assignment]
+    letters: Any = Letters()
+    writer = WindowWriter(KafkaSettings(), producer.make, letters)
     writer.acknowledged(SOURCE, 8)
     for session, offset in (("A", 9), ("B", 8), ("C", 10)):
         writer.write(SOURCE, window(session, offset), 7, 8)
     written = [b"market.bars|B"]
-    assert writer.confirmed() == []
-    assert [key for key, _, _ in producer.sent] == written
-    assert writer.pending == 3
+    assert writer.spool.confirmed() == []
+    assert [sent.key for sent in producer.sent] == written
+    assert writer.spool.pending == 3
     writer.acknowledged(SOURCE, 9)  # the dead letter of 9 is still on its way
-    writer.confirmed()
-    assert [key for key, _, _ in producer.sent] == written
+    writer.spool.confirmed()
+    assert [sent.key for sent in producer.sent] == written
     pending = None
-    writer.confirmed()
-    assert [key for key, _, _ in producer.sent] == [*written, b"market.bars|A"]
+    writer.spool.confirmed()
+    assert [sent.key for sent in producer.sent] == [*written, b"market.bars|A"]
     writer.acknowledged(SOURCE, 10)
-    writer.confirmed()
-    assert [key for key, _, _ in producer.sent] == [*written, b"market.bars|A", b"market.bars|C"]
+    writer.spool.confirmed()
+    assert [sent.key for sent in producer.sent] == [*written, b"market.bars|A", b"market.bars|C"]
 
 
 def test_windows_travel_in_messages_of_a_bounded_size() -> None:
@@ -195,20 +175,20 @@ def test_windows_travel_in_messages_of_a_bounded_size() -> None:
 
 
 def test_what_an_earlier_topic_left_is_being_deleted_until_the_broker_has_confirmed_it(
-    writer: WindowWriter, producer: Producer
+    writer: WindowWriter, producer: PlayedProducer
 ) -> None:
     writer.delete(SOURCE, b"market.bars|A")
     assert writer.deleting(SOURCE)
     assert not writer.deleting(SourcePartition("market.bars", 0))
-    writer.confirmed()
-    producer.futures[0].end(KafkaTimeoutError())
-    writer.confirmed()
+    writer.spool.confirmed()
+    producer.sent[0].fail(KafkaTimeoutError())
+    writer.spool.confirmed()
     assert writer.deleting(SOURCE)  # tried again
     renewed(writer)
-    producer.futures[1].end()
-    writer.confirmed()
+    producer.sent[1].succeed()
+    writer.spool.confirmed()
     assert not writer.deleting(SOURCE)
-    assert [value for _, value, _ in producer.sent] == [None, None]
+    assert [sent.value for sent in producer.sent] == [None, None]
     writer.write(SOURCE, window("A", 9), 7, 10)
     assert not writer.deleting(SOURCE)
 
@@ -216,7 +196,7 @@ def test_what_an_earlier_topic_left_is_being_deleted_until_the_broker_has_confir
 class OldWindows:
     """What is read of the topic: a window of an earlier topic, as long as it is not deleted."""
 
-    def __init__(self, producer: Producer) -> None:
+    def __init__(self, producer: PlayedProducer) -> None:
         self.producer = producer
 
     def result(self) -> StoredWindows:
@@ -224,7 +204,7 @@ class OldWindows:
 
 
 def test_a_partition_starts_once_windows_of_an_earlier_topic_are_deleted(
-    writer: WindowWriter, producer: Producer, monkeypatch: pytest.MonkeyPatch
+    writer: WindowWriter, producer: PlayedProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("consumers.starts.WindowLoad", lambda *_: OldWindows(producer))
     source: Any = SimpleNamespace(
@@ -235,10 +215,10 @@ def test_a_partition_starts_once_windows_of_an_earlier_topic_are_deleted(
     starts, stream = Starts(Config(), source, writer, sent.append, SKIPPED), PartitionStream(SOURCE)
     for _ in range(4):
         assert not starts.begin(stream, 0.0)
-        writer.confirmed()
+        writer.spool.confirmed()
     assert (seeks, sent) == ([], [])
-    producer.futures[0].end()
-    writer.confirmed()
+    producer.sent[0].succeed()
+    writer.spool.confirmed()
     assert [starts.begin(stream, 0.0) for _ in range(2)] == [False, True]  # it looks once more
     assert seeks == [0]
     assert len(producer.sent) == 1

@@ -65,14 +65,14 @@ def test_a_dead_letter_that_the_broker_finds_too_large_is_cut_and_the_others_fol
     confirmed: list[int] = []
 
     def written() -> bool:
-        confirmed.extend(confirmation.offset for confirmation in writer.confirmed())
-        return not writer.pending
+        confirmed.extend(confirmation.offset for confirmation in writer.spool.confirmed())
+        return not writer.spool.pending
 
     until(written, "all of them are written")
     raw = RawRecord(kafka_settings.bars_topic, 0, 3, 0, b"AAPL", b"after")
     writer.send(DeadLetter(raw, b"after", Reason.NOT_JSON, "say what to do"), 1)
     until(written, "a later one is written")
-    writer.close(5.0)
+    writer.spool.close(5.0)
 
     assert sorted(confirmed) == [0, 1, 2, 3]
     found = {
@@ -106,8 +106,8 @@ def test_answers_are_written_in_order_by_a_broker_that_hung_for_longer_than_a_wr
         confirmed: list[int] = []
 
         def written() -> bool:
-            confirmed.extend(confirmation.offset for confirmation in answers.confirmed())
-            return not answers.pending
+            confirmed.extend(confirmation.offset for confirmation in answers.spool.confirmed())
+            return not answers.spool.pending
 
         def take(*versions: int) -> None:
             answers.take(Evaluations("boot", "bars", 0, 1, versions[-1], tuple(answer(one) for one in versions)))
@@ -120,16 +120,16 @@ def test_answers_are_written_in_order_by_a_broker_that_hung_for_longer_than_a_wr
         broker.suspend()
         try:
             take(2, 3)
-            first = answers._outgoing[0]
-            answers.confirmed()
+            first = next(iter(answers.spool))
+            answers.spool.confirmed()
             sent = first.future
-            until(lambda: sent.is_done and answers.confirmed() == [], "its time is over")
+            until(lambda: sent.is_done and answers.spool.confirmed() == [], "its time is over")
             assert first.future is not sent, "it is to be sent again"
         finally:
             broker.resume()
         take(4)
         until(written, "everything is written")
-        answers.close(5.0)
+        answers.spool.close(5.0)
 
         assert confirmed == [0, 1, 2, 3]
         versions = [one.value for one in records(own.bootstrap, kafka_settings.answers_topic)]
