@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from stream_engine.board.meta import board_meta
 from stream_engine.board.writer import BoardWriter
-from stream_engine.config import Config, ConfigError, EngineSettings, RiskSettings
+from stream_engine.config import Config, ConfigError, EngineSettings, KafkaSettings, RiskSettings
 from stream_engine.decision.calibration import CALIBRATION_FILE, Calibration, CalibrationError, Identity, mismatch
 from stream_engine.decision.gap_noise import measured_noise
 from stream_engine.decision.gate import ClassGate, FastAnswer, Gate
@@ -19,6 +19,9 @@ from stream_engine.model.forward.step import Segment
 from stream_engine.model.hub.files import ModelFiles, ModelNotFound, find_model
 from stream_engine.model.hub.weights import weights_sha256
 from stream_engine.model.render.rendering import Builder, load_builder
+from stream_engine.process.desks.own_standing import OwnStandingDesk
+from stream_engine.process.desks.standing_desk import Send, StandingDesk
+from stream_engine.process.desks.topic_standing import TopicStandingDesk
 from stream_engine.risk.memory import RiskMemory
 from stream_engine.risk.monitor import RiskMonitor
 from stream_engine.session.cell_budget import BudgetShape
@@ -207,3 +210,8 @@ def build_engine(
         )
         publication = BoardPublication(writer, builder.profile, gate)
     return Engine(settings, builder, runner, shape, gate, publication, emit, risk)
+
+
+def build_standing_desk(settings: KafkaSettings, engine: Engine, send: Send) -> StandingDesk:
+    """Standing queries of an engine: kept in ``kafka.standing_topic``, or by the engine where it names none."""
+    return TopicStandingDesk(engine, send) if settings.standing_topic else OwnStandingDesk(engine, send)

@@ -238,7 +238,7 @@ def test_a_report_with_few_partitions_takes_none_away(engine: Engine) -> None:
     engine.hear(HELLO, REPORT, Assign(TOPIC, 3, 1, 0, 0))
     other = engine.another()
     other.send_multipart([b"", msgspec.msgpack.encode(msgspec.structs.replace(REPORT, partitions={TOPIC: 1}))])
-    while len(engine.service._reports) < 2:
+    while len(engine.service._consumers.reports) < 2:
         engine.service.turn(10)
     other.close()
     assert engine.partitions == [Source(TOPIC, 3)]
@@ -279,10 +279,10 @@ def test_a_registry_is_refused_where_the_engine_keeps_the_queries_itself(engine:
 
 
 def test_consumers_are_bounded(engine: Engine) -> None:
-    engine.service._consumers.update({b"%d" % n: time.monotonic() for n in range(MAX_CONSUMERS)})
+    engine.service._consumers._heard.update({b"%d" % n: time.monotonic() for n in range(MAX_CONSUMERS)})
     assert engine.hear(HELLO) == []
     assert engine.skipped == {"too_many_consumers": 1}
-    engine.service._consumers.clear()
+    engine.service._consumers._heard.clear()
     assert [type(one) for one in engine.hear(HELLO)] == [Welcome]
 
 

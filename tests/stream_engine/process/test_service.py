@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import zmq
 
-import stream_engine.process.service as service_module
+import stream_engine.process.desks.consumer_desk as consumer_desk_module
 from stream_engine.board.meta import board_meta
 from stream_engine.board.reader import BoardReader
 from stream_engine.board.writer import BoardWriter
@@ -374,7 +374,7 @@ def test_consumers_that_went_silent_are_forgotten(
     class Later:
         monotonic = staticmethod(lambda: time.monotonic() + 61)
 
-    monkeypatch.setattr(service_module, "time", Later)
+    monkeypatch.setattr(consumer_desk_module, "time", Later)
     last = running.one(StatusRequest())
     assert (last.consumers, last.lag) == (0, {})
 

@@ -125,7 +125,7 @@ def test_the_lease_is_kept_while_messages_are_taken_in(
         alive.append(reader.alive())
         clock.sleep(SLOW_S)
 
-    monkeypatch.setattr(service, "_handle", slow)
+    monkeypatch.setitem(service._handlers, Query, slow)
     queue = deliver(service, monkeypatch, *[Query("A", "?")] * 5)
     service._take_in(0)
     assert not queue

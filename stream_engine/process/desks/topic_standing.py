@@ -1,7 +1,8 @@
 """Standing queries by way of their topic: what is registered here is what the topic says.
 
 A request is validated, written to the topic by a registry, read back from there and applied; only then it is
-answered. So every engine applies the same records in the same order, and a restart finds them.
+answered. So every engine applies the same records in the same order, and a restart finds them. Their answers go to
+the answers topic by way of the owners of the partitions that they rest on.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from stream_engine.messages import (
     AnswerGone,
     Done,
     ErrorReply,
+    Evaluations,
+    EvaluationsWritten,
     FromEngine,
     RegistryApplied,
     RegistryHello,
@@ -29,10 +32,13 @@ from stream_engine.messages import (
     StandingPut,
     StandingQueries,
     StandingQuery,
+    StandingRequest,
     StandingWrite,
     Welcome,
 )
 from stream_engine.messages.transport import Peer
+from stream_engine.process.desks.answer_outbox import AnswerOutbox
+from stream_engine.process.desks.standing_desk import Send, listed, no_query
 from stream_engine.session.session import Source
 from stream_engine.standing.answer_book import KEY_SEPARATOR
 from stream_engine.standing.registry import covers
@@ -41,8 +47,6 @@ REGISTRY_LOST_S = 5.0
 """A registry greets every second: one that was not heard of for so long is away."""
 WRITE_WITHIN_S = 5.0
 
-RegistryMessage = RegistryHello | RegistrySnapshot | StandingApply
-
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
@@ -50,20 +54,14 @@ class _Pending:
     deadline: float
 
 
-class Registration:
-    """``send`` reaches a peer, ``withdraw`` the answers topic. Times are of ``clock``, in seconds."""
+class TopicStandingDesk:
+    """Between the API and the registries, which read and write the topic. Times are of ``clock``, in seconds."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        send: Callable[[Peer, FromEngine], None],
-        withdraw: Callable[[AnswerGone], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, engine: Engine, send: Send, clock: Callable[[], float] = time.monotonic) -> None:
         self._engine = engine
         self._send = send
-        self._withdraw = withdraw
         self._clock = clock
+        self._outbox = AnswerOutbox()
         self._heard: dict[Peer, float] = {}
         self._pending: dict[str, _Pending] = {}
         self._applied = -1
@@ -82,7 +80,6 @@ class Registration:
     # --- of the API ----------------------------------------------------------------------------------
 
     def put(self, peer: Peer, request: StandingPut) -> None:
-        """Answered by the query once it is applied, or by an error."""
         engine = self._engine
         if engine.router.route(request.question, request.pattern).question_class is None:
             self._send(peer, unsupported(engine.router))
@@ -95,8 +92,10 @@ class Registration:
         query = StandingPut(request.pattern, entry_key(request.question), request.on, query_id)
         self._write(peer, query_id, query)
 
+    def list(self, peer: Peer, request: StandingRequest) -> None:
+        self._send(peer, self.unavailable() or listed(self._engine.standing, request))
+
     def delete(self, peer: Peer, request: StandingDelete) -> None:
-        """Answered by ``Done`` once it is applied, or by an error."""
         if self._known and self._engine.standing.get(request.id) is None:
             self._send(peer, no_query(request.id))
             return
@@ -107,7 +106,7 @@ class Registration:
         if (unavailable := self.unavailable()) is not None:
             self._send(peer, unavailable)
             return
-        self._heard = {one: heard for one, heard in self._heard.items() if now - heard < REGISTRY_LOST_S}
+        self._heard = {registry: heard for registry, heard in self._heard.items() if now - heard < REGISTRY_LOST_S}
         if not self._heard:
             message = (
                 "standing queries are kept in a Kafka topic, and nothing that writes it is there any more: start "
@@ -121,7 +120,6 @@ class Registration:
         self._send(latest, StandingWrite(token, query_id, query))
 
     def expire(self) -> None:
-        """Requests that were not applied in time are answered so."""
         now = self._clock()
         for token in [token for token, pending in self._pending.items() if now >= pending.deadline]:
             pending = self._pending.pop(token)
@@ -134,16 +132,26 @@ class Registration:
 
     # --- of a registry -------------------------------------------------------------------------------
 
-    def handle(self, peer: Peer, message: RegistryMessage) -> None:
+    def greet(self, peer: Peer, message: RegistryHello) -> None:
+        registry = self._hear(peer)
+        self._send(registry, Welcome(self._engine.boot_id, 0, registry.identity))
+
+    def replace(self, peer: Peer, message: RegistrySnapshot) -> None:
+        registry = self._hear(peer)
+        refused = self._replace(message)
+        applied = RegistryApplied(self._engine.boot_id, message.offset, snapshot=True, refused=refused)
+        self._send(registry, applied)
+
+    def apply(self, peer: Peer, message: StandingApply) -> None:
+        registry = self._hear(peer)
+        refused = self._apply(message)
+        applied = RegistryApplied(self._engine.boot_id, message.offset, snapshot=False, refused=refused)
+        self._send(registry, applied)
+
+    def _hear(self, peer: Peer) -> Peer:
         registry = peer.unsolicited()
         self._heard[registry] = self._clock()
-        engine = self._engine
-        if isinstance(message, RegistryHello):
-            self._send(registry, Welcome(engine.boot_id, 0))
-            return
-        snapshot = isinstance(message, RegistrySnapshot)
-        refused = self._replace(message) if isinstance(message, RegistrySnapshot) else self._apply(message)
-        self._send(registry, RegistryApplied(engine.boot_id, message.offset, snapshot, refused))
+        return registry
 
     def _replace(self, snapshot: RegistrySnapshot) -> tuple[Rejected, ...]:
         refused: tuple[Rejected, ...] = ()
@@ -152,7 +160,7 @@ class Registration:
             for query in self._engine.standing.all():
                 if query.id not in named:
                     self._enter(StandingApply(snapshot.offset, query.id, None))
-            refused = tuple(one for record in snapshot.queries for one in self._enter(record))
+            refused = tuple(rejected for record in snapshot.queries for rejected in self._enter(record))
             self._applied = snapshot.offset
         self._engine.standing.restore(snapshot.answers)
         self._known = True
@@ -186,22 +194,59 @@ class Registration:
             self._send(pending.peer, reply)
         return refused
 
-    def orphans(self, source: Source) -> list[AnswerGone]:
-        """Answers of a partition in the answers topic that no query asks for any more."""
-        return [gone for gone in self._orphans(self._engine.standing.told()) if _source(gone) == source]
+    # --- answers on their way to their topic ---------------------------------------------------------
+
+    def assigned(self, source: Source) -> None:
+        self._outbox.again(source)
+        for gone in self._orphans(self._engine.standing.told()):
+            if _source(gone) == source:
+                self._outbox.add(gone)
+
+    def given_up(self, source: Source) -> None:
+        self._outbox.drop(source)
+
+    def written(self, peer: Peer, message: EvaluationsWritten) -> None:
+        source = Source(message.topic, message.partition)
+        owned = self._engine.ingest.partitions.get(source)
+        if owned is not None and owned.generation == message.generation:
+            self._outbox.written(source, message.number)
+
+    def answered(self, answer: AnswerChanged) -> None:
+        self._outbox.add(answer)
+
+    def evaluations(self) -> Iterator[Evaluations]:
+        for source, number, answers in self._outbox.take():
+            owned = self._engine.ingest.partitions.get(source)
+            if owned is not None:
+                yield Evaluations(
+                    boot_id=self._engine.boot_id,
+                    topic=source.topic,
+                    partition=source.partition,
+                    generation=owned.generation,
+                    number=number,
+                    answers=answers,
+                )
+
+    def _withdraw(self, gone: AnswerGone) -> None:
+        """Only answers of partitions that are owned here: the others have an engine of their own."""
+        if self._engine.ingest.partitions.get(_source(gone)) is not None:
+            self._outbox.add(gone)
 
     def _orphans(self, answers: Iterable[AnswerChanged]) -> Iterator[AnswerGone]:
-        for one in answers:
-            query = self._engine.standing.get(one.query)
-            asked = query is not None and covers(query.session, one.session)
-            if not asked and one.topic is not None and one.partition is not None and one.offset is not None:
-                yield AnswerGone(one.session, one.query, one.topic, one.partition, one.offset)
+        """Those of the answers, in the answers topic, that no query asks for any more."""
+        for answer in answers:
+            query = self._engine.standing.get(answer.query)
+            if query is not None and covers(query.session, answer.session):
+                continue
+            if answer.topic is not None and answer.partition is not None and answer.offset is not None:
+                yield AnswerGone(
+                    session=answer.session,
+                    query=answer.query,
+                    topic=answer.topic,
+                    partition=answer.partition,
+                    offset=answer.offset,
+                )
 
 
 def _source(gone: AnswerGone) -> Source:
     return Source(gone.topic, gone.partition)
-
-
-def no_query(query_id: str) -> ErrorReply:
-    """No standing query has that id."""
-    return ErrorReply(404, "not_found_error", f"no standing query {query_id!r}", param="id")

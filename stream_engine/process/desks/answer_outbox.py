@@ -12,7 +12,7 @@ MAX_ANSWERS = 2_000
 """Of one message, whose size has a bound."""
 
 
-class Outbox:
+class AnswerOutbox:
     """Per partition, in the order of evaluation. A consumer that dies takes with it what it had not written: its
     successor gets that again, and tells by the answers topic what is there already."""
 
@@ -35,7 +35,7 @@ class Outbox:
         taken = []
         for source, waiting in self._unwritten.items():
             sent = self._sent.get(source, 0)
-            unsent = [one for one in waiting if one[0] > sent]
+            unsent = [numbered for numbered in waiting if numbered[0] > sent]
             for first in range(0, len(unsent), MAX_ANSWERS):
                 part = unsent[first : first + MAX_ANSWERS]
                 self._sent[source] = part[-1][0]
