@@ -8,28 +8,10 @@ from pathlib import Path
 
 import click
 
+from loadgen.rhos import Rhos
 from stream_engine.client.failure import Failure
 from stream_engine.client.options import Options, url_option
 from stream_engine.client.signals import exit_on_terminate
-
-
-class _Rhos(click.ParamType[tuple[float, ...]]):
-    """Positive numbers with commas."""
-
-    name = "rho[,rho...]"
-
-    def convert(
-        self, value: str | tuple[float, ...], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[float, ...]:
-        if isinstance(value, tuple):
-            return value
-        try:
-            rhos = tuple(float(text) for text in value.split(","))
-        except ValueError:
-            self.fail(f"{value!r}: numbers with commas, such as 0.1,1,10", param, ctx)
-        if not all(0 < rho < float("inf") for rho in rhos):
-            self.fail(f"{value!r}: each must be positive", param, ctx)
-        return rhos
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -50,7 +32,7 @@ def cli(context: click.Context, config_file: Path | None) -> None:
 @click.option(
     "--rho",
     "rhos",
-    type=_Rhos(),
+    type=Rhos(),
     default="0.1,1,10",
     show_default=True,
     help="Queries per update of a session, one phase for each.",

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loadgen.closed_form import expected_latency, hit_rate
 from loadgen.counters import Counters
+from loadgen.simulate.closed_form import expected_latency, hit_rate
 from stream_engine.util.intervals import wilson
 
 FAST, FALLTHROUGH, COLD = PATHS = ("fast", "fallthrough", "cold")

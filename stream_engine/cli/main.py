@@ -18,6 +18,7 @@ from stream_engine.cli.commands.probe_model import probe_model
 from stream_engine.cli.commands.produce import produce
 from stream_engine.cli.commands.query import query
 from stream_engine.cli.commands.serve import serve
+from stream_engine.cli.commands.simulate import simulate
 from stream_engine.cli.commands.topics import topics
 from stream_engine.cli.commands.train import train
 from stream_engine.cli.commands.watch import watch
@@ -71,7 +72,7 @@ def cli(context: click.Context, config_file: Path | None, log_level: str) -> Non
 
 
 service = serve, produce, query, watch, demo, doctor, health, topics, kafka
-for command in (*service, train, models, probe_model, calibrate):
+for command in (*service, train, models, probe_model, calibrate, simulate):
     cli.add_command(command)
 
 

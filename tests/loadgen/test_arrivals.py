@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from loadgen.arrivals import Schedule, poisson, schedule
-from loadgen.closed_form import hit_rate
+from loadgen.simulate.closed_form import hit_rate
 
 
 def intervals_with_a_query(plan: Schedule, session: int) -> tuple[int, int]:

@@ -9,7 +9,6 @@ import pytest
 from rich.console import Console
 
 from loadgen import report
-from loadgen.closed_form import expected_latency, hit_rate
 from loadgen.counters import Counters
 from loadgen.results import Answered, PathTimes, Phase, Times, summarise
 from loadgen.runner import Load, LoadOutcome
@@ -59,11 +58,6 @@ def phase(counted: Counters = COUNTED, **changes: object) -> Phase:
         "baseline": PathTimes.by_path(answered("cold", 50.0) + answered("fallthrough", 5.0, 7.0)),
     }
     return summarise(**(values | changes))  # type: ignore[arg-type]
-
-
-def test_closed_form() -> None:
-    assert [hit_rate(rho) for rho in (0.25, 1.0, 4.0)] == [0.2, 0.5, 0.8]
-    assert expected_latency(0.5, 0.75, 1.0, 5.0, 9.0) == pytest.approx(0.5 * (0.75 + 1.25) + 4.5)
 
 
 def test_counters_are_read_and_subtracted() -> None:

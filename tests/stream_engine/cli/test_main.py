@@ -27,7 +27,7 @@ from stream_engine.cli.commands.query import told
 from stream_engine.client.sse import ServerEvent, read_events
 from stream_engine.model.profile import EMBEDDED, PROFILE_FILE, TOKENIZER_FILE
 
-COMMANDS = ("serve", "produce", "query", "watch", "demo", "kafka", "train", "calibrate")
+COMMANDS = ("serve", "produce", "query", "watch", "demo", "kafka", "train", "calibrate", "simulate")
 HEAVY = (
     "torch", "transformers", "tokenizers", "polars", "kafka", "zmq", "httpx", "rich", "fastapi", "numpy",
     "scipy", "sklearn", "matplotlib",
