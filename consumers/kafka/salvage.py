@@ -14,6 +14,8 @@ from kafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from kafka.record.memory_records import MemoryRecords
 from kafka.record.util import decode_varint
 
+from consumers.kafka.unpack import unpack
+
 FAULT_CHARACTERS = 300
 
 
@@ -61,6 +63,18 @@ class SalvagingRecords(MemoryRecords):  # type: ignore[misc]  # kafka-python has
 
 
 class _SalvagingBatch(DefaultRecordBatch):  # type: ignore[misc]  # the same
+    _buffer: Any
+    _pos: int
+    _decompressed: bool
+
+    def _maybe_uncompress(self) -> None:
+        codec = self.compression_type
+        if not self._decompressed and codec != self.CODEC_NONE:
+            self._assert_has_codec(codec)
+            self._buffer = bytearray(unpack(codec, bytes(memoryview(self._buffer)[self._pos :])))
+            self._pos = 0
+        self._decompressed = True
+
     def __next__(self) -> Any:
         start = self._pos
         try:
