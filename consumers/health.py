@@ -11,6 +11,7 @@ import msgspec
 
 from stream_engine.config import ConfigError
 from stream_engine.messages.bounds import UNREADABLE, ClockMs, PartitionName, Text
+from stream_engine.util.atomic_file import write_atomically
 from stream_engine.util.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
@@ -48,11 +49,9 @@ class HealthFile:
     ) -> None:
         """A reader sees the old content or the new one, never a part. Where it cannot be written (a full disk,
         say) the log says so once: the consumer goes on, and its health check fails."""
-        beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             health = Health(os.getpid(), now_ms, engine, kafka_silent_since_ms, dict(stopped))
-            beside.write_bytes(msgspec.json.encode(health))
-            beside.replace(self._path)
+            write_atomically(self._path, msgspec.json.encode(health))
         except OSError as error:
             if not self._failed:
                 log.warning("kafka.health_file cannot be written, going on without: %s", error)

@@ -6,7 +6,6 @@ import math
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from consumers.kafka.publish import publish
 from loadgen.arrivals import Arrival
 from stream_engine.config import KafkaSettings
 from stream_engine.data.simulate import simulate
+from stream_engine.util.timestamps import rfc3339
 
 LEAD_S = 0.2
 """From the connection to the broker to time zero of a run: the queries' side learns of it meanwhile."""
@@ -33,7 +33,7 @@ class SimulatedFeed:
     def next_bar(self, session: int) -> FeedBar:
         series, index = self._series[session], self._next[session]
         self._next[session] += 1
-        bar: dict[str, Any] = {"symbol": self.names[session], "ts": _rfc3339(int(series.time_us[index]))}
+        bar: dict[str, Any] = {"symbol": self.names[session], "ts": rfc3339(int(series.time_us[index]))}
         for name in ("open", "high", "low", "close", "volume"):
             value = float(getattr(series, name)[index])
             bar[name] = value if math.isfinite(value) else None
@@ -42,7 +42,7 @@ class SimulatedFeed:
     def newest(self) -> dict[str, str]:
         """Time of the last bar taken, by session name; sessions without one are left out."""
         return {
-            name: _rfc3339(int(series.time_us[count - 1]))
+            name: rfc3339(int(series.time_us[count - 1]))
             for name, series, count in zip(self.names, self._series, self._next, strict=True)
             if count
         }
@@ -100,9 +100,3 @@ class UpdateFlow:
 def send(kafka: KafkaSettings, bars: Iterable[FeedBar]) -> None:
     """Publish, and wait until all is confirmed. Raises as ``consumers.kafka.publish.publish`` does."""
     publish(bars, kafka, kafka.bars_topic)
-
-
-def _rfc3339(time_us: int) -> str:
-    """As the API spells event times."""
-    time = datetime.fromtimestamp(time_us // 1_000_000, UTC).replace(microsecond=time_us % 1_000_000)
-    return time.isoformat().replace("+00:00", "Z")

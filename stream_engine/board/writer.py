@@ -15,6 +15,7 @@ import msgspec
 
 from stream_engine.board import layout
 from stream_engine.board.layout import BoardError, BoardMeta, Geometry, SlotRecord
+from stream_engine.util.atomic_file import draft_of
 
 MAX_PARTITIONS = 1024
 
@@ -101,23 +102,19 @@ class BoardWriter:
             raise BoardError(f"lease_s = {lease_s}: must be positive")
         geometry = Geometry(max_sessions, slots, max_workers, max_partitions)
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f".{path.name}.{uuid4().hex}")
-        descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660)
-        try:
-            os.fchmod(descriptor, 0o660)  # whatever the umask
-            os.posix_fallocate(descriptor, 0, geometry.file_bytes)
-            writer = cls(path, mmap.mmap(descriptor, geometry.file_bytes), geometry, clock)
-            writer._write_header(int(lease_s * 1e9))
-            writer.set_meta(meta)
-            writer.heartbeat()
-            status = os.fstat(descriptor)
-            writer._inode = (status.st_dev, status.st_ino)
-            unfinished.rename(path)
-        except BaseException:
-            unfinished.unlink(missing_ok=True)
-            raise
-        finally:
-            os.close(descriptor)
+        with draft_of(path) as unfinished:
+            descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660)
+            try:
+                os.fchmod(descriptor, 0o660)  # whatever the umask
+                os.posix_fallocate(descriptor, 0, geometry.file_bytes)
+                writer = cls(path, mmap.mmap(descriptor, geometry.file_bytes), geometry, clock)
+                writer._write_header(int(lease_s * 1e9))
+                writer.set_meta(meta)
+                writer.heartbeat()
+                status = os.fstat(descriptor)
+                writer._inode = (status.st_dev, status.st_ino)
+            finally:
+                os.close(descriptor)
         return writer
 
     def _write_header(self, lease_ns: int) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
@@ -33,6 +33,7 @@ from stream_engine.engine.engine import Engine
 from stream_engine.model.render.fast_set import SurfaceForm, served_forms
 from stream_engine.model.render.tokenizer import load_tokenizer
 from stream_engine.process.build import build_engine, model_builder, model_files, model_identity
+from stream_engine.util.timestamps import to_the_second
 
 SESSIONS = 8
 """Simulated series that share their steps."""
@@ -118,7 +119,7 @@ def run(settings: EngineSettings, series: Sequence[Series], plan: Plan, progress
         identity=model_identity(settings, builder),
         r_max=plan.demands.r_max,
         delta=plan.demands.delta,
-        created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        created=to_the_second(time.time_ns() // 1_000),
         series=tuple(facts),
         classes={name: choice.calibration for name, choice in chosen.items()},
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import numpy as np
 
 from stream_engine.decision.calibration import SeriesFacts
 from stream_engine.model.frame import BarArrays
+from stream_engine.util.timestamps import to_the_second
 
 STREAM = 0xCA11B
 """Second word of the seed: calibration draws series of its own, whatever seed a training run had."""
@@ -33,7 +33,7 @@ class Series:
         return total.hexdigest()
 
     def facts(self, windows: int) -> SeriesFacts:
-        first, last = (_day(time) for time in (self.bars.time_us[0], self.bars.time_us[-1]))
+        first, last = (to_the_second(int(time)) for time in (self.bars.time_us[0], self.bars.time_us[-1]))
         return SeriesFacts(self.name, self.sha256(), windows, first, last)
 
 
@@ -53,7 +53,3 @@ def simulated_series(seed: int, count: int, bars: int) -> list[Series]:
     rng = np.random.default_rng([seed, STREAM])
     drawn = simulate(rng, count, bars)
     return [Series("simulated", draw_symbol(rng), drawn.series(row)) for row in range(count)]
-
-
-def _day(time_us: int) -> str:
-    return datetime.fromtimestamp(int(time_us) / 1e6, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

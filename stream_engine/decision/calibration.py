@@ -14,6 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from stream_engine.util.atomic_file import write_atomically
+
 CALIBRATION_FILE = "calibration.json"
 
 Knots = tuple[tuple[float, float], ...]
@@ -127,10 +129,8 @@ class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise CalibrationError(f"{path}: {error}") from error
 
     def save(self, path: Path) -> None:
-        """Written beside and renamed, so that a reader sees the old file or the new one."""
-        draft = path.with_name(path.name + ".new")
-        draft.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
-        draft.replace(path)
+        """A reader sees the old file or the new one. Raises OSError."""
+        write_atomically(path, msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
 
     def digest(self) -> str:
         """Hash of the whole content (hex, 32 digits)."""

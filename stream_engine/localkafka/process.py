@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+from stream_engine.util.atomic_file import write_atomically
 
 from .errors import LocalKafkaError
 
@@ -69,11 +70,9 @@ def launch(command: list[str], output: Path, port: int, marker: str) -> ProcessR
 
 
 def write_record(path: Path, record: ProcessRecord) -> None:
-    """Writes the pid file in one rename, so a reader never sees half of it."""
+    """Writes the pid file; a reader never sees half of it."""
     fields = {"pid": record.pid, "started_at": record.started_at, "port": record.port, "marker": record.marker}
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(fields), "utf-8")
-    os.replace(partial, path)
+    write_atomically(path, json.dumps(fields).encode())
 
 
 def read_record(path: Path) -> ProcessRecord | None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -15,6 +13,7 @@ import msgspec
 
 from stream_engine.messages.bounds import UNREADABLE, Finite, NotNegative, Share
 from stream_engine.risk.checked_points import MAX_POINTS, Point
+from stream_engine.util.atomic_file import write_atomically
 from stream_engine.util.lockfile import Held, held
 
 log = logging.getLogger(__name__)
@@ -109,15 +108,7 @@ class RiskMemory:
                 time.sleep(0.005)
 
     def _replace(self, content: bytes) -> None:
-        descriptor, name = tempfile.mkstemp(prefix=f"{self._path.name}.", dir=self._path.parent)
-        draft = Path(name)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-            draft.replace(self._path)
-        except OSError:
-            draft.unlink(missing_ok=True)
-            raise
+        write_atomically(self._path, content, 0o600)
 
     def _read(self) -> _Kept:
         try:

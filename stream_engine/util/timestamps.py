@@ -16,8 +16,13 @@ def rfc3339(time_us: int) -> str:
     return event_time(time_us) or f"{time_us} us since 1970"
 
 
+def to_the_second(time_us: int) -> str:
+    """The same, of the whole second that it lies in."""
+    return event_time(time_us // 1_000_000 * 1_000_000) or rfc3339(time_us)
+
+
 def event_time(time_us: int | None) -> str | None:
-    """The same; None for no time, and for one that RFC 3339 cannot write."""
+    """As ``rfc3339``; None for no time, and for one that RFC 3339 cannot write."""
     if time_us is None:
         return None
     try:

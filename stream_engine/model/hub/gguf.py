@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
+
+from stream_engine.util.atomic_file import draft_of
 
 WIDTH = "float16"
 """Of the unpacked weights: the scales in the file are of this width."""
@@ -27,7 +27,7 @@ def unpack(file: Path, folder: Path) -> None:
     from stream_engine.model.backbones.loader import quiet_libraries
 
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with quiet_libraries(), tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as staging:
+    with quiet_libraries(), draft_of(folder) as draft:
         try:
             model = AutoModelForCausalLM.from_pretrained(
                 str(file.parent),
@@ -45,9 +45,5 @@ def unpack(file: Path, folder: Path) -> None:
         # The weights are plain now: nothing about GGUF is to be found in what is saved.
         model.hf_quantizer = None
         vars(model.config).pop("quantization_config", None)
-        whole = Path(staging, "model")
-        model.to(getattr(torch, WIDTH)).save_pretrained(whole)
-        tokenizer.save_pretrained(whole)
-        if folder.exists():
-            shutil.rmtree(folder)
-        whole.rename(folder)
+        model.to(getattr(torch, WIDTH)).save_pretrained(draft)
+        tokenizer.save_pretrained(draft)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stream_engine.util.timestamps import NO_TIME, event_time, rfc3339
+from stream_engine.util.timestamps import NO_TIME, event_time, rfc3339, to_the_second
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,11 @@ def test_what_no_calendar_has_is_no_time(time_us: int) -> None:
 
 def test_no_time_is_none() -> None:
     assert event_time(None) is None
+
+
+@pytest.mark.parametrize(
+    ("time_us", "shown"),
+    [(1_999_999, "1970-01-01T00:00:01Z"), (-1, "1969-12-31T23:59:59Z"), (NO_TIME, str(NO_TIME))],
+)
+def test_a_fraction_is_left_off(time_us: int, shown: str) -> None:
+    assert shown in to_the_second(time_us)
