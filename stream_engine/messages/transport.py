@@ -30,6 +30,8 @@ _ENCODER = msgspec.msgpack.Encoder()
 MAX_FRAME_BYTES = 64 * 2**20
 """A larger frame is refused by the socket before it takes memory, and its sender cut off. What this project sends
 is split well below it: batches and windows by their bars, answers by their number."""
+MAX_UNREAD = 10_000
+"""Messages that may wait for one peer that does not read them; what comes then is dropped, and counted."""
 MAX_POSTS = 64
 """Messages without a reply that may wait in this process for an engine that is behind."""
 
@@ -95,8 +97,9 @@ class EngineServer:
         self._router = self._context.socket(zmq.ROUTER)
         self._events = self._context.socket(zmq.PUB)
         self._router.setsockopt(zmq.LINGER, 500)
-        # Credits and the API's own limits bound what is queued here, so nothing may be dropped silently.
-        self._router.setsockopt(zmq.SNDHWM, 0)
+        # Credits and the API's own limits keep what a peer of ours has waiting far below that.
+        self._router.setsockopt(zmq.SNDHWM, MAX_UNREAD)
+        self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)  # else what does not fit is dropped without a word
         self._events.setsockopt(zmq.LINGER, 500)
         self._events.setsockopt(zmq.SNDHWM, 100_000)
         for socket, endpoint in ((self._router, settings.engine), (self._events, settings.events)):
@@ -145,7 +148,13 @@ class EngineServer:
             if not peer.correlation:
                 return
             payload = _ENCODER.encode(ErrorReply(500, "reply_too_large", f"{error}: ask for less at once"))
-        self._router.send_multipart((peer.identity, peer.correlation, payload))
+        try:
+            self._router.send_multipart((peer.identity, peer.correlation, payload), zmq.NOBLOCK)
+        except zmq.Again:
+            self.skipped.note("peer_does_not_read", f"{type(message).__name__} of {len(payload)} bytes")
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EHOSTUNREACH:  # it has left
+                raise
 
     def publish(self, boot_id: str, sequence: int, event: Event) -> None:
         self._events.send(_ENCODER.encode(EventEnvelope(boot_id, sequence, event)))

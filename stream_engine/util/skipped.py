@@ -17,6 +17,7 @@ MESSAGE_REASONS = {
     "unreadable": "that could not be read, or broke a bound of their type",
     "failed": "that a fault of the engine has cost",
     "reply_too_large": "whose reply was larger than a frame may be",
+    "peer_does_not_read": "that a peer has waiting beyond its bound, and loses",
     "unknown_topic": "of a topic that is none of this engine's",
     "unknown_partition": "of a partition that the topic does not have",
     "generation_ahead": "of a generation of a time to come",

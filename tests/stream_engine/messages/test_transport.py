@@ -144,6 +144,30 @@ def test_a_reply_to_a_peer_that_left_is_dropped(server: EngineServer, settings: 
     server.send(Peer(b"nobody", b"1"), Done())
 
 
+def test_a_peer_that_never_reads_is_sent_so_much_and_no_more(
+    settings: TransportSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stream_engine.messages.transport.MAX_UNREAD", 100)
+    server, context = EngineServer(settings), zmq.Context()
+    try:
+        silent, other = context.socket(zmq.DEALER), context.socket(zmq.DEALER)
+        silent.setsockopt(zmq.RCVHWM, 1)
+        for socket in (silent, other):
+            socket.setsockopt(zmq.LINGER, 0)
+            socket.connect(settings.engine)
+            socket.send_multipart([b"7", msgspec.msgpack.encode(StatusRequest())])
+        peers = [peer for peer, _ in gather(server, 2)]
+        for _ in range(3_000):  # some are held by the system's own buffers
+            server.send(peers[0], Done("x" * 10_000))
+        assert server.skipped.counts["peer_does_not_read"] > 1_000
+        server.send(peers[1], Done("the other one is served"))
+        assert other.poll(PATIENCE_MS)
+        assert b"the other one is served" in other.recv_multipart()[-1]
+    finally:
+        context.destroy(linger=0)
+        server.close()
+
+
 def test_replies_find_their_requests_in_any_order(server: EngineServer, settings: TransportSettings) -> None:
     async def scenario() -> None:
         client = EngineClient(settings)

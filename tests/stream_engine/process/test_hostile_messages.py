@@ -467,7 +467,8 @@ def test_a_reply_that_is_too_large_is_told_instead(
     server = EngineServer(endpoints)
     router = server._router
     sent: list[Any] = []
-    monkeypatch.setattr(server, "_router", SimpleNamespace(send_multipart=sent.append))
+    played = SimpleNamespace(send_multipart=lambda frames, flags: sent.append(frames))
+    monkeypatch.setattr(server, "_router", played)
     server.send(Peer(b"api", b"1"), Done("x" * 2_000))
     server.send(Peer(b"consumer"), Done("x" * 2_000))
     ((identity, correlation, payload),) = sent
