@@ -19,7 +19,7 @@ from consumers.health import HealthFile
 from consumers.kafka.offsets import CommitPoint
 from consumers.kafka.source import AssignmentChange, KafkaSource, SourceEvent, SourcePartition
 from consumers.metrics import ConsumerMetrics
-from consumers.registry.registry import StandingTopic
+from consumers.registry.topic_registry import TopicRegistry
 from consumers.starts import Starts
 from consumers.stream import PartitionStream, StreamState
 from consumers.wire.parts import MESSAGE_BARS, split
@@ -75,7 +75,7 @@ class Consumer:
         windows: WindowWriter,
         link: EngineLink,
         answers: AnswerSink | None = None,
-        registry: StandingTopic | None = None,
+        registry: TopicRegistry | None = None,
         health: HealthFile | None = None,
         metrics: ConsumerMetrics | None = None,
     ) -> None:

@@ -9,7 +9,7 @@ from consumers.health import HealthFile
 from consumers.kafka.source import KafkaSource
 from consumers.kafka.topics import ensure_topics
 from consumers.metrics import ConsumerMetrics
-from consumers.registry.registry import StandingTopic
+from consumers.registry.topic_registry import TopicRegistry
 from consumers.writers.answers import AnswerSink
 from consumers.writers.dead_letter import DeadLetterWriter
 from consumers.writers.windows import WindowWriter
@@ -32,7 +32,7 @@ def run_consumer(config: Config, stop: threading.Event) -> None:
         Consumer(config, source, *writers, link, health=health, metrics=metrics).run(stop)
         return
     book = AnswerBook()
-    registry = StandingTopic(config, book, metrics.skipped)
+    registry = TopicRegistry(config, book, metrics.skipped)
     ended = threading.Event()
     thread = threading.Thread(target=registry.run, args=(ended,), name="registry")
     thread.start()

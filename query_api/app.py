@@ -77,7 +77,9 @@ async def open_state(config: Config, metrics: ApiMetrics, worker: int) -> ApiSta
     hub.start()
     questions = QuestionRouter.of_model(config.engine.model, config.engine.adapter)
     fast_path = FastPath(config.board.path, worker, questions.digest, metrics, config.risk.check_share)
-    return ApiState(config, engine, hub, fast_path, metrics, questions)
+    return ApiState(
+        config=config, engine=engine, events=hub, fast_path=fast_path, metrics=metrics, questions=questions
+    )
 
 
 def _document(app: FastAPI) -> None:

@@ -165,7 +165,13 @@ def encode_event(envelope: EventEnvelope) -> Frame:
     """An event with the name and JSON data that clients see."""
     event = envelope.event
     name, body = named_body(event)
-    return Frame(envelope.boot_id, envelope.sequence, event, name, _ENCODER.encode(body).decode())
+    return Frame(
+        boot_id=envelope.boot_id,
+        sequence=envelope.sequence,
+        event=event,
+        name=name,
+        data=_ENCODER.encode(body).decode(),
+    )
 
 
 def named_body(event: Event) -> tuple[str, msgspec.Struct]:

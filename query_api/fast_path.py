@@ -102,12 +102,12 @@ class FastPath:
 def _check(query: Query, question_class: str, slot: ReadySlot) -> Check:
     ready = slot.ready
     return Check(
-        query.session,
-        query.question,
-        question_class,
-        slot.evidence.session_version,
-        ready.position,
-        ready.top1,
-        ready.gap,
-        slot.token_hash,
+        session=query.session,
+        question=query.question,
+        question_class=question_class,
+        session_version=slot.evidence.session_version,
+        position=ready.position,
+        token=ready.top1,
+        gap=ready.gap,
+        token_hash=slot.token_hash,
     )

@@ -128,7 +128,9 @@ def _opening(
     wanted: EventFilter, boot_id: str, snapshot: Snapshot, resync: Literal["engine_restarted", "gap"] | None
 ) -> list[bytes]:
     sequence = snapshot.sequence
-    connected = ConnectedBody(boot_id, sequence, wanted.session, wanted.query, resync)
+    connected = ConnectedBody(
+        boot_id=boot_id, sequence=sequence, session=wanted.session, query=wanted.query, resync=resync
+    )
     chunks = [_event("connected", _json(connected), boot_id, sequence)]
     for answer in snapshot.answers:
         name, body = named_body(answer)

@@ -45,7 +45,13 @@ async def ready(request: Request) -> Response:
         stale = status is not None and status.lag_stale
         body = NotReady(ErrorBody("not_ready", "; ".join(reasons)), reasons, _lag(status), stale)
         return reply_json(body, 503, {"retry-after": "1"})
-    readiness = Readiness(status.model, status.uptime_s, _lag(status), status.degraded, status.lag_stale)
+    readiness = Readiness(
+        model=status.model,
+        uptime_s=status.uptime_s,
+        lag_records=_lag(status),
+        degraded=status.degraded,
+        lag_stale=status.lag_stale,
+    )
     return reply_json(readiness)
 
 

@@ -85,16 +85,16 @@ def build_answer(
 def build_evaluation(
     query: StandingQuery, session: Session, ready: ReadyDistribution, confidence: float | None = None
 ) -> AnswerChanged:
-    """A standing query's evaluation; what came before it is filled in by the registry."""
+    """A standing query's evaluation; what came before it is filled in by ``RegisteredQueries``."""
     answer, answered_class = word_of(session.builder, [ready.top1], query.class_)
     source = session.source
     return AnswerChanged(
-        session.id,
-        query.id,
-        query.question,
-        answer,
-        None,
-        False,
+        session=session.id,
+        query=query.id,
+        question=query.question,
+        answer=answer,
+        previous=None,
+        initial=False,
         class_=answered_class,
         gap=ready.gap,
         confidence=confidence,
@@ -110,13 +110,13 @@ def build_missed(query: StandingQuery, session: Session, reason: str) -> NotEval
     """The present version goes by without an evaluation of ``query``."""
     source = session.source
     return NotEvaluated(
-        session.id,
-        query.id,
-        query.question,
-        reason,
-        session.version,
-        source.topic if source else None,
-        source.partition if source else None,
-        session.offset if source else None,
-        event_time(session.event_time_us),
+        session=session.id,
+        query=query.id,
+        question=query.question,
+        reason=reason,
+        session_version=session.version,
+        topic=source.topic if source else None,
+        partition=source.partition if source else None,
+        offset=session.offset if source else None,
+        event_time=event_time(session.event_time_us),
     )

@@ -221,7 +221,14 @@ class QueryDesk:
                 return
         if self._has_room(asked):
             entry = self._builder.query_entry(query.question)
-            work = QueryWork(query, asked.reply, asked.since, entry, route.class_name, asked.expires)
+            work = QueryWork(
+                query=query,
+                reply=asked.reply,
+                since=asked.since,
+                entry=entry,
+                class_name=route.class_name,
+                expires=asked.expires,
+            )
             self._scheduler.add_query(work)
 
     def _serve(self, asked: _Asked, route: Route, served: Served[LocalReading], now_ms: int) -> None:

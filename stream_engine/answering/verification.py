@@ -88,14 +88,14 @@ class VerificationDesk:
             hashed = token_hash(session.tokens, self._builder.generic_entry)
             self.offer(
                 Check(
-                    session.id,
-                    question,
-                    question_class,
-                    session.version,
-                    ready.position,
-                    ready.top1,
-                    ready.gap,
-                    hashed,
+                    session=session.id,
+                    question=question,
+                    question_class=question_class,
+                    session_version=session.version,
+                    position=ready.position,
+                    token=ready.top1,
+                    gap=ready.gap,
+                    token_hash=hashed,
                 )
             )
 
@@ -151,15 +151,15 @@ class VerificationDesk:
         """What ``GET /v1/calibration`` shows."""
         settings = self.monitor.settings
         return CalibrationReport(
-            self._builder.profile.name,
-            self._builder.profile.generic_class.name,
-            self.monitor.facts,
-            settings.check_share,
-            settings.level,
-            settings.horizon,
-            tuple(watched.report() for watched in self.monitor.classes.values()),
-            {reason.value: self.monitor.dropped[reason.value] for reason in Dropped},
-            self._scheduler.check_count,
+            model=self._builder.profile.name,
+            generic_class=self._builder.profile.generic_class.name,
+            file=self.monitor.facts,
+            check_share=settings.check_share,
+            level=settings.level,
+            horizon=settings.horizon,
+            classes=tuple(watched.report() for watched in self.monitor.classes.values()),
+            dropped={reason.value: self.monitor.dropped[reason.value] for reason in Dropped},
+            waiting=self._scheduler.check_count,
         )
 
     def _repeated(self, check: Check) -> bool:
@@ -167,7 +167,7 @@ class VerificationDesk:
         if watched is not None and _point(check) in watched.points:
             return True
         same = (check.question_class, _point(check))
-        return any((one.check.question_class, _point(one.check)) == same for one in self._scheduler.checks)
+        return any((work.check.question_class, _point(work.check)) == same for work in self._scheduler.checks)
 
     def _obstacle(self, work: CheckWork) -> Dropped | None:
         check = work.check

@@ -43,7 +43,7 @@ from stream_engine.questions.router import Router
 from stream_engine.risk.monitor import RiskMonitor
 from stream_engine.session.cell_budget import BudgetShape, CellBudget
 from stream_engine.session.session import ResidentBranch, Session, SessionState, Source
-from stream_engine.standing.registry import StandingRegistry, covers
+from stream_engine.standing.registered_queries import RegisteredQueries, covers
 from stream_engine.state.publication import Publication
 from stream_engine.state.scheduler import Lane, Scheduler
 from stream_engine.util.timestamps import event_time
@@ -77,7 +77,7 @@ class Engine:
         self.counters = EngineCounters()
         self.self_test_error: str | None = None
         self._next_self_test = 0.0
-        self.standing = StandingRegistry(builder)
+        self.standing = RegisteredQueries(builder)
         self.scheduler = Scheduler(settings.commit_every)
         self.budget = CellBudget(shape)
         self._runner = runner
@@ -413,11 +413,11 @@ class Engine:
 def _committed(session: Session) -> Committed:
     source = session.source
     return Committed(
-        session.id,
-        session.version,
-        len(session.region),
-        source.topic if source else None,
-        source.partition if source else None,
-        session.offset if source else None,
-        event_time(session.event_time_us),
+        session=session.id,
+        session_version=session.version,
+        bars=len(session.region),
+        topic=source.topic if source else None,
+        partition=source.partition if source else None,
+        offset=session.offset if source else None,
+        event_time=event_time(session.event_time_us),
     )

@@ -206,7 +206,10 @@ class Ingest:
         """Windows that are due: regions built anew, sessions long quiet, and deletions. What is too much for one
         message comes with a later one: until then its sessions hold the floor back."""
         deleted, owned.deleted = owned.deleted[:ACK_WINDOWS], owned.deleted[ACK_WINDOWS:]
-        windows = [Window(name, owned.applied - 1, 0, 0, None, ()) for name in deleted]
+        windows = [
+            Window(session=name, offset=owned.applied - 1, timestamp_ms=0, swaps=0, units=None, bars=())
+            for name in deleted
+        ]
         bars = 0
         for name in sorted(owned.sessions):
             # None while deletions are left: a session that lives again is written after its own.

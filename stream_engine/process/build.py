@@ -134,11 +134,11 @@ def build_gate(builder: Builder, calibration: Calibration | None = None, noise: 
     profile = builder.profile
     classes = {answer_class.name: ClassGate(profile.tau[answer_class.name]) for answer_class in profile.classes}
     if calibration is not None:
-        classes |= {name: ClassGate(one.tau, one.open) for name, one in calibration.classes.items()}
+        classes |= {name: ClassGate(chosen.tau, chosen.open) for name, chosen in calibration.classes.items()}
     answers = {token: FastAnswer(*answer) for token, answer in builder.answers.items()}
     if calibration is None:
         return Gate(classes, answers, noise)
-    curves = {name: one.confidence for name, one in calibration.classes.items() if one.confidence}
+    curves = {name: chosen.confidence for name, chosen in calibration.classes.items() if chosen.confidence}
     return Gate(classes, answers, noise, calibration.digest(), curves)
 
 

@@ -44,7 +44,9 @@ def status(
     oldest = engine.scheduler.oldest_s()
     partitions = engine.ingest.partitions.all()
     lag = {partition: behind for report in reports.values() for partition, behind in report.lag.items()}
-    unread = [name for one in partitions if (name := f"{one.source.topic}/{one.source.partition}") not in lag]
+    unread = [
+        name for owned in partitions if (name := f"{owned.source.topic}/{owned.source.partition}") not in lag
+    ]
     replaying = sum(owned.state is PartitionState.REPLAYING for owned in partitions)
     reasons = [
         reason
@@ -71,32 +73,32 @@ def status(
     counters |= {f"messages_skipped_{reason}_total": skipped.get(reason, 0) for reason in MESSAGE_REASONS}
     counters |= engine.publication.counters()
     return Status(
-        engine.boot_id,
-        engine.builder.profile.name,
-        not reasons,
-        tuple(reasons),
-        time.monotonic() - started,
-        oldest,
-        consumers,
-        tuple(
+        boot_id=engine.boot_id,
+        model=engine.builder.profile.name,
+        ready=not reasons,
+        reasons=tuple(reasons),
+        uptime_s=time.monotonic() - started,
+        oldest_work_s=oldest,
+        consumers=consumers,
+        partitions=tuple(
             PartitionStatus(
-                owned.source.topic,
-                owned.source.partition,
-                owned.generation,
-                owned.state.value,
-                owned.applied,
-                len(owned.sessions),
+                topic=owned.source.topic,
+                partition=owned.source.partition,
+                generation=owned.generation,
+                state=owned.state.value,
+                applied=owned.applied,
+                sessions=len(owned.sessions),
             )
             for owned in partitions
         ),
-        lag,
-        counters,
-        _gauges(engine) | {"consumers_without_kafka": len(silent), "partitions_unreadable": len(stopped)},
-        engine.verification.calibration(),
-        {identity.hex(): report.records for identity, report in reports.items()},
-        degraded,
-        bool(silent),
-        {identity.hex(): report.counters for identity, report in reports.items()},
+        lag=lag,
+        counters=counters,
+        gauges=_gauges(engine) | {"consumers_without_kafka": len(silent), "partitions_unreadable": len(stopped)},
+        calibration=engine.verification.calibration(),
+        records={identity.hex(): report.records for identity, report in reports.items()},
+        degraded=degraded,
+        lag_stale=bool(silent),
+        consumer_counters={identity.hex(): report.counters for identity, report in reports.items()},
     )
 
 
@@ -123,19 +125,19 @@ def _info(engine: Engine, session: Session) -> SessionInfo:
     source = session.source
     answer = engine.builder.answers.get(ready.top1) if ready else None
     return SessionInfo(
-        session.id,
-        session.state.value,
-        None if session.state is SessionState.REBUILDING else session.version,
-        len(session.tokens),
-        session.resident,
-        len(session.region),
-        event_time(session.event_time_us),
-        {f"{source.topic}/{source.partition}": session.offset} if source else {},
-        ready is not None,
-        answer[1] if answer else None,
-        ready.gap if ready else None,
-        len(engine.standing.matching(session.id)),
-        session.swaps,
-        tuple(stored.bar for stored in session.region.bars[-LAST_BARS:]),
-        f"{token_hash(session.tokens):016x}",
+        id=session.id,
+        state=session.state.value,
+        data_version=None if session.state is SessionState.REBUILDING else session.version,
+        tokens=len(session.tokens),
+        kv_tokens=session.resident,
+        bars=len(session.region),
+        last_event_time=event_time(session.event_time_us),
+        offsets={f"{source.topic}/{source.partition}": session.offset} if source else {},
+        ready=ready is not None,
+        ready_token=answer[1] if answer else None,
+        ready_gap=ready.gap if ready else None,
+        standing_queries=len(engine.standing.matching(session.id)),
+        swaps=session.swaps,
+        last_bars=tuple(stored.bar for stored in session.region.bars[-LAST_BARS:]),
+        token_hash=f"{token_hash(session.tokens):016x}",
     )

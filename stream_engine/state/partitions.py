@@ -136,13 +136,13 @@ class PartitionTable:
         serve_from = max(message.live_from, message.serve_from)
         state = PartitionState.LIVE if serve_from <= message.start else PartitionState.REPLAYING
         fresh = Partition(
-            source,
-            message.generation,
-            message.start,
-            message.start - 1,
-            max(message.live_from, message.start),
-            serve_from,
-            state,
+            source=source,
+            generation=message.generation,
+            applied=message.start,
+            taken=message.start - 1,
+            live_from=max(message.live_from, message.start),
+            serve_from=serve_from,
+            state=state,
         )
         self._partitions[source] = fresh
         return fresh
@@ -181,18 +181,25 @@ class PartitionTable:
         windows = self._windows_of(owned)
         floors = [floor for session in owned.sessions if (floor := self._floor_of(session)) is not None]
         return Ack(
-            self._boot_id,
-            owned.source.topic,
-            owned.source.partition,
-            owned.generation,
-            last,
-            min([*floors, owned.applied]),
-            rejected,
-            windows,
-            sum(batch.applied for batch in done) - late,
-            sum(batch.duplicates for batch in done),
-            late,
+            boot_id=self._boot_id,
+            topic=owned.source.topic,
+            partition=owned.source.partition,
+            generation=owned.generation,
+            last=last,
+            floor=min([*floors, owned.applied]),
+            rejected=rejected,
+            windows=windows,
+            applied=sum(batch.applied for batch in done) - late,
+            duplicates=sum(batch.duplicates for batch in done),
+            late=late,
         )
 
     def _refuse(self, batch: Batch, expected: int | None, reason: str) -> Refused:
-        return Refused(self._boot_id, batch.topic, batch.partition, batch.generation, expected, reason)
+        return Refused(
+            boot_id=self._boot_id,
+            topic=batch.topic,
+            partition=batch.partition,
+            generation=batch.generation,
+            expected_follows=expected,
+            reason=reason,
+        )

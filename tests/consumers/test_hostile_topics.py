@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from consumers.kafka.offsets import CommitPoint
 from consumers.kafka.source import SourcePartition
-from consumers.registry import registry as module
-from consumers.registry.registry import StandingTopic
+from consumers.registry import topic_registry as module
 from consumers.registry.standing_records import StandingRecord, encode_standing
+from consumers.registry.topic_registry import TopicRegistry
 from consumers.wire.open_bars import OpenBar, TradeBars
 from consumers.writers.answers import AnswerRecord
 from consumers.writers.windows import enter
@@ -82,7 +82,7 @@ class Registered:
             patched.setattr(module, "DeadLetterWriter", lambda *_, **__: letters)
             link = SimpleNamespace(drain=lambda: [], send=self.said.append)
             patched.setattr(module, "EngineLink", lambda *_: link)
-            self.registry = StandingTopic(CONFIG, self.book, self.skipped)
+            self.registry = TopicRegistry(CONFIG, self.book, self.skipped)
 
     def take(self, topic: str, key: bytes | None, value: bytes | None, headers: Any = ()) -> None:
         record = SimpleNamespace(

@@ -22,7 +22,7 @@ from stream_engine.messages import (
 )
 from stream_engine.messages.transport import Peer
 from stream_engine.session.session import Source
-from stream_engine.standing.registry import StandingRegistry
+from stream_engine.standing.registered_queries import RegisteredQueries
 
 Send = Callable[[Peer, FromEngine], None]
 
@@ -76,7 +76,7 @@ class StandingDesk(Protocol):
         """Requests that were not applied in time are answered so."""
 
 
-def listed(standing: StandingRegistry, request: StandingRequest) -> StandingQueries | ErrorReply:
+def listed(standing: RegisteredQueries, request: StandingRequest) -> StandingQueries | ErrorReply:
     """All standing queries, or the one that is asked for."""
     if request.id is None:
         return StandingQueries(standing.all())

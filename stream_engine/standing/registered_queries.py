@@ -12,7 +12,7 @@ from stream_engine.model.render.rendering import Builder
 from stream_engine.standing.answer_book import AnswerBook, supersedes
 
 
-class StandingRegistry:
+class RegisteredQueries:
     """Registered queries by id, and per session the entries they amount to.
 
     Several queries with the same question share one entry: it is decoded once.
@@ -29,8 +29,13 @@ class StandingRegistry:
     def put(self, request: StandingPut, class_name: str) -> StandingQuery:
         """Register, or replace the query of that id. Its earlier answers are forgotten when it changed."""
         query_id = request.id or self._next_id()
-        question = entry_key(request.question)
-        query = StandingQuery(query_id, request.pattern, question, request.on, class_=class_name)
+        query = StandingQuery(
+            id=query_id,
+            session=request.pattern,
+            question=entry_key(request.question),
+            on=request.on,
+            class_=class_name,
+        )
         if self._queries.get(query_id) != query:
             self._forget(query_id)
             self._queries[query_id] = query
@@ -84,12 +89,12 @@ class StandingRegistry:
             return None
         previous = last if last is not None and last.question == answer.question else None
         event = AnswerChanged(
-            answer.session,
-            answer.query,
-            answer.question,
-            answer.answer,
-            previous.answer if previous else None,
-            previous is None,
+            session=answer.session,
+            query=answer.query,
+            question=answer.question,
+            answer=answer.answer,
+            previous=previous.answer if previous else None,
+            initial=previous is None,
             class_=answer.class_,
             gap=answer.gap,
             confidence=answer.confidence,

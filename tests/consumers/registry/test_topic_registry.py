@@ -11,8 +11,8 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 
 from consumers.kafka.source import SourcePartition
-from consumers.registry import registry as module
-from consumers.registry.registry import StandingTopic
+from consumers.registry import topic_registry as module
+from consumers.registry.topic_registry import TopicRegistry
 from consumers.writers.answers import AnswerRecord
 from stream_engine.config import Config
 from stream_engine.messages import (
@@ -68,7 +68,7 @@ class Bench:
         link = SimpleNamespace(drain=self._drain, send=self.said.append)
         monkeypatch.setattr(module, "EngineLink", lambda *_: link)
         self.book = AnswerBook()
-        self.registry = StandingTopic(CONFIG, self.book, Skipped(logging.getLogger(__name__)))
+        self.registry = TopicRegistry(CONFIG, self.book, Skipped(logging.getLogger(__name__)))
 
     def _connect(self, *_: Any) -> PlayedProducer:
         self.producers.append(PlayedProducer())

@@ -69,7 +69,7 @@ class _Sync:
     sent: float | None = None
 
 
-class StandingTopic:
+class TopicRegistry:
     """``turn`` may be called by hand in tests; only ``ready_for``, ``failure`` and ``stopped`` are for other
     threads."""
 
