@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stream_engine.cli.commands.model_files import configured_model
+from stream_engine.cli.configured_model import configured_model
 from stream_engine.cli.supervisor import ChildSpec, Supervisor, until_parent_ends
 from stream_engine.client.address import answers_ready, api_url
 from stream_engine.client.failure import SETTINGS_WRONG, Failure, wrong_setting

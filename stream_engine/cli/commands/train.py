@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from stream_engine.cli.commands.train_lora import train_adapter
-from stream_engine.cli.commands.training_view import watch_training
+from stream_engine.cli.training_view import watch_training
 from stream_engine.client.failure import Failure
 
 

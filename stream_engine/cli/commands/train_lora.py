@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from stream_engine.cli.commands.training_view import watch_training
+from stream_engine.cli.training_view import watch_training
 from stream_engine.client.failure import Failure
 
 TAKEN = ("steps", "batch", "peak_rate", "seed")

@@ -24,6 +24,6 @@ def watch(options: Options, session: str | None, url: str | None, once: bool) ->
       stream-engine watch
       stream-engine watch --session AAPL --url http://desk:8080
     """
-    from stream_engine.cli.commands.live_view import run
+    from stream_engine.cli.live_view import run
 
     run(options, session, url, once)

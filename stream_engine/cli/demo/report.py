@@ -14,8 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from consumers.files.reader import FeedBar
-from stream_engine.cli.commands.live_view import spark
 from stream_engine.cli.demo.asking import Asked, Asker, DemoTimes
+from stream_engine.cli.live_view import spark
 from stream_engine.client.sse import ServerEvent
 
 WIDTH = 112

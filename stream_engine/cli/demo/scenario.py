@@ -19,7 +19,7 @@ from consumers.files.times import FeedError
 from consumers.kafka.client import BrokerUnreachable
 from consumers.kafka.publish import publish
 from consumers.kafka.topics import open_admin, planned_topics
-from stream_engine.cli.commands.model_files import configured_model
+from stream_engine.cli.configured_model import configured_model
 from stream_engine.cli.demo.asking import Asker, metric
 from stream_engine.cli.demo.report import Report
 from stream_engine.cli.demo.service import PrivateService

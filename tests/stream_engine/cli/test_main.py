@@ -22,8 +22,8 @@ import pytest
 from rich.console import Console
 
 from stream_engine.cli import main as command_line
-from stream_engine.cli.commands.live_view import View, age, spark
 from stream_engine.cli.commands.query import told
+from stream_engine.cli.live_view import View, age, spark
 from stream_engine.client.sse import ServerEvent, read_events
 from stream_engine.model.profile import EMBEDDED, PROFILE_FILE, TOKENIZER_FILE
 

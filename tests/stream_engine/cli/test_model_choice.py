@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from stream_engine.cli.commands.model_files import configured_model
+from stream_engine.cli.configured_model import configured_model
 from stream_engine.client.failure import Failure
 from stream_engine.config import EngineSettings
 from stream_engine.model.hub.files import ADAPTER_FILE, find_model
