@@ -7,11 +7,11 @@ import re
 import sys
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 
 from stream_engine.localkafka import TemporaryKafka
+from tests.support.kafka_broker import KafkaBroker
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -35,14 +35,6 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaBroker:
-    """A broker that tests share: they keep to topics and groups of their own and never stop it."""
-
-    bootstrap: str
-    """`host:port`, or a list of them with commas"""
 
 
 @pytest.fixture(scope="session")

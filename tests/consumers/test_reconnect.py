@@ -21,8 +21,8 @@ from consumers.writers.windows import StoredWindows
 from stream_engine.config import Config, EngineSettings, KafkaSettings, TransportSettings
 from stream_engine.messages.transport import EngineLink
 from stream_engine.process.service import EngineService
-from tests.integration.pipeline.conftest import make_engine
 from tests.integration.pipeline.relay import Relay
+from tests.support.pipeline import make_engine
 from tests.support.played_producer import PlayedSpool
 
 PATIENCE_S = 60.0

@@ -19,8 +19,7 @@ from stream_engine.cli.main import cli as stream_engine
 from stream_engine.config import Config
 from stream_engine.model.hub.catalogue import CATALOGUE
 from stream_engine.model.hub.files import ModelNotFound, ModelNotHere, find_model
-
-from .documented import PROGRAMS, ROOT, CommandLine, blocks, commands, of_help, of_page, pages
+from tests.support.documented import PROGRAMS, ROOT, CommandLine, blocks, commands, of_help, of_page, pages
 
 GROUPS = {"stream-engine": stream_engine, "loadgen": loadgen}
 ALL = [

@@ -23,9 +23,8 @@ from stream_engine.messages import (
     StatusRequest,
 )
 from stream_engine.model.profile import EMBEDDED, Profile
-
-from .conftest import TREND, UP, Board, Service, changed, status
-from .test_event_stream import serve_snapshots, stream
+from tests.support.api_service import TREND, UP, Board, Service, changed, status
+from tests.support.event_stream import serve_snapshots, stream
 
 TREND_RISK = ClassRisk(
     "trend", "RAISED", True, 3.0, 2.0, 0.02, 40, 1, 0.025, 0.001, 0.12, 7.5, 100_000.0, 45, 6

@@ -22,9 +22,8 @@ from stream_engine.messages import (
     StandingQuery,
     StandingRequest,
 )  # fmt: skip
-
-from ..docs.documented import CommandLine, of_page, pages
-from .conftest import Service, answer
+from tests.support.api_service import Service, answer
+from tests.support.documented import CommandLine, of_page, pages
 
 REQUESTS = {
     str(command).partition(": ")[2]: command

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stream_engine.messages import PartitionStatus, Query, SessionsRequest, Status, StatusRequest
-
-from .conftest import status
+from tests.support.api_service import status
 
 
 def test_an_unknown_path_is_404_in_the_one_shape(service):

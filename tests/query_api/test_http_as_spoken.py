@@ -21,8 +21,7 @@ from stream_engine.messages import (
     Snapshot,
     SnapshotRequest,
 )  # fmt: skip
-
-from .conftest import TREND, Service
+from tests.support.api_service import TREND, Service
 
 Talk = Callable[..., tuple[bytes, dict[str, str], bytes]]
 QUESTION = json.dumps({"question": TREND}).encode()

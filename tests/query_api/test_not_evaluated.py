@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from stream_engine.messages import NotEvaluated, Snapshot
-
-from .conftest import Service, changed
-from .test_event_stream import serve_snapshots, stream
+from tests.support.api_service import Service, changed
+from tests.support.event_stream import serve_snapshots, stream
 
 MISSED = NotEvaluated("AAPL", "q1", "What is the trend?", "no_room", 41, "market.bars", 0, 40, None)
 

@@ -8,8 +8,7 @@ import pytest
 
 from stream_engine.board.reader import BoardReader
 from stream_engine.messages import Query
-
-from .conftest import Service
+from tests.support.api_service import Service
 
 BOUND = {"partition": 1, "offset": 50}
 

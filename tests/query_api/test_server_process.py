@@ -21,8 +21,7 @@ from stream_engine.board.reader import BoardReader
 from stream_engine.config import TransportSettings
 from stream_engine.messages import Snapshot, SnapshotRequest
 from stream_engine.util.ports import free_port
-
-from .conftest import TREND, Board, ScriptedEngine
+from tests.support.api_service import TREND, Board, ScriptedEngine
 
 HEAVY = ("torch", "transformers", "tokenizers", "kafka", "polars", "safetensors")
 

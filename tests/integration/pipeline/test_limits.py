@@ -12,7 +12,7 @@ from kafka import KafkaAdminClient
 
 from consumers.kafka.offsets import CommitPoint
 from consumers.kafka.publish import PublishError, publish
-from tests.integration.pipeline.conftest import PATIENCE_S, Pipeline
+from tests.support.pipeline import PATIENCE_S, Pipeline
 
 START_S = 1_700_006_400  # a whole day
 

@@ -19,7 +19,7 @@ from consumers.inspection import inspect_kafka
 from consumers.recording import read_topic
 from stream_engine.localkafka import TemporaryKafka
 from stream_engine.util.findings import Level
-from tests.integration.pipeline.conftest import PATIENCE_S, Pipeline
+from tests.support.pipeline import PATIENCE_S, Pipeline
 
 START_S = 1_700_000_000
 CRC_AT, ATTRIBUTES_AT, RECORDS_AT = 17, 21, 61

@@ -19,8 +19,7 @@ from stream_engine.messages import (
     StandingRequest,
     StatusRequest,
 )
-
-from .conftest import TREND
+from tests.support.api_service import TREND
 
 INFO = SessionInfo(
     id="BTC/USD", state="LIVE", data_version=42, tokens=120, kv_tokens=118, bars=40,

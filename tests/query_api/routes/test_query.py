@@ -12,8 +12,7 @@ from stream_engine.decision.entry import entry_key
 from stream_engine.decision.ready import StateFlag
 from stream_engine.messages import ErrorReply, OffsetBound, Query
 from stream_engine.util.timestamps import NO_TIME
-
-from .conftest import DOWN, OTHER_TOKEN, TAU, TREND, answer
+from tests.support.api_service import DOWN, OTHER_TOKEN, TAU, TREND, answer
 
 FIELDS = {
     "session", "question", "answer", "class", "path", "gate", "gap", "tau", "confidence", "fast_set_mass",

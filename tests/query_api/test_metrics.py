@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from query_api.metrics import ApiMetrics
 from stream_engine.messages import RecordCounts, Status
-
-from .conftest import CALIBRATION
+from tests.support.api_service import CALIBRATION
 
 
 def test_consumed_and_settled_records_are_exported_by_partition() -> None:
