@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from httpx_sse import EventSource
 
 READ_TIMEOUT_S = 60.0
 """Several heartbeats: a stream that is silent for longer is dead."""
@@ -25,26 +26,14 @@ class ServerEvent:
     id: str
 
 
-def lines_of(chunks: Iterable[str]) -> Iterator[str]:
-    """Lines as an event stream has them: what other text calls an end of line (U+2028) may be part of the data."""
-    rest = ""
-    for chunk in chunks:
-        *lines, rest = f"{rest}{chunk}".split("\n")
-        yield from (line.removesuffix("\r") for line in lines)
+def read_events(reply: httpx.Response) -> Iterator[ServerEvent]:
+    """Events of a ``text/event-stream`` body as they come (WHATWG HTML, 9.2.6). Ends with the last whole one.
 
-
-def read_events(lines: Iterable[str]) -> Iterator[ServerEvent]:
-    """Events of a ``text/event-stream`` body, line by line (WHATWG HTML, 9.2.6). Ends with the last whole one."""
-    fields: dict[str, str] = {}
-    for line in lines:
-        if line:
-            name, _, value = line.partition(":")
-            value = value.removeprefix(" ")
-            fields[name] = f"{fields[name]}\n{value}" if name == "data" and name in fields else value
-        elif fields:
-            if "data" in fields:
-                yield ServerEvent(fields.get("event", "message"), json.loads(fields["data"]), fields.get("id", ""))
-            fields = {}
+    Raises httpx.HTTPError where the connection breaks or the body is no such stream, ValueError where an event's
+    data is no JSON."""
+    for event in EventSource(reply).iter_sse():
+        if event.data:  # the library tells also of blank lines behind a comment
+            yield ServerEvent(event.event, json.loads(event.data), event.id)
 
 
 class EventFollower:
@@ -86,7 +75,7 @@ class EventFollower:
             self._stop.wait(RECONNECT_S)
 
     def _take(self, reply: httpx.Response) -> None:
-        for event in read_events(lines_of(reply.iter_text())):
+        for event in read_events(reply):
             if event.name == "connected":
                 self.connected.set()
             self.events.put(event)

@@ -24,7 +24,6 @@ from rich.console import Console
 from stream_engine.cli import main as command_line
 from stream_engine.cli.commands.query import told
 from stream_engine.cli.live_view import View, age, spark
-from stream_engine.client.sse import ServerEvent, read_events
 from stream_engine.model.profile import EMBEDDED, PROFILE_FILE, TOKENIZER_FILE
 
 COMMANDS = ("serve", "produce", "query", "watch", "demo", "kafka", "train", "calibrate", "simulate")
@@ -336,22 +335,6 @@ def test_a_process_of_the_service_stops_cleanly_on_a_signal(number: signal.Signa
         finally:
             process.kill()
         assert "Traceback" not in process.stderr.read()
-
-
-def test_server_sent_events_are_read_as_the_standard_says() -> None:
-    lines = [
-        ": a comment",
-        "",
-        "event: answer_changed",
-        'data: {"answer":',
-        'data: "up"}',
-        "id: boot:3",
-        "",
-        "event: heartbeat",
-        "",
-        'data:{"cut": true}',
-    ]
-    assert list(read_events(lines)) == [ServerEvent("answer_changed", {"answer": "up"}, "boot:3")]
 
 
 def test_a_line_of_blocks_spans_its_values() -> None:

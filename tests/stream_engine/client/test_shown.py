@@ -10,7 +10,6 @@ from rich.table import Table
 
 from stream_engine.client.http import session_path
 from stream_engine.client.shown import cell, shown
-from stream_engine.client.sse import lines_of, read_events
 
 
 @pytest.mark.parametrize("text", ["AAPL", "日経 225", "أرامكو", "🚀", "e\u0301", "[red]", "back\\slash", "a'b\""])
@@ -49,8 +48,3 @@ def test_markup_is_text_in_a_table(text: str) -> None:
 )
 def test_a_name_of_dots_is_no_step_up_the_path(name: str, path: str) -> None:
     assert session_path(name) == f"/v1/sessions/{path}"
-
-
-def test_an_event_may_hold_what_other_text_calls_an_end_of_line() -> None:
-    chunks = ["event: committed\r\nda", 'ta: {"session": "a\u2028b\x85c"}\r\n\r', "\n"]
-    assert [event.data for event in read_events(lines_of(chunks))] == [{"session": "a\u2028b\x85c"}]
