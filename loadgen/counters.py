@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from prometheus_client.parser import text_string_to_metric_families
+from stream_engine.client.metrics import samples
 
 GATE_OUTCOMES = ("fired", "below_gate", "gap", "noise", "not_in_set", "other_class", "closed", "warming_up")
 """Outcomes of a query that read a valid ready distribution; the others found none."""
@@ -31,12 +31,11 @@ class Counters:
         """From the Prometheus text format; 0 where a counter is absent."""
         plain: dict[str, float] = {}
         outcomes: dict[str, float] = {}
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                if sample.name == "query_api_fast_path_total":
-                    outcomes[sample.labels["outcome"]] = sample.value
-                elif not sample.labels:
-                    plain[sample.name] = sample.value
+        for sample in samples(text):
+            if sample.name == "query_api_fast_path_total":
+                outcomes[sample.labels["outcome"]] = sample.value
+            elif not sample.labels:
+                plain[sample.name] = sample.value
         return cls(
             commits=_count(plain, "stream_engine_commits_total"),
             completed=_count(plain, "stream_engine_preposition_slots_total"),

@@ -18,9 +18,9 @@ import httpx
 import psutil
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from prometheus_client.parser import text_string_to_metric_families
 
 from stream_engine.cli.demo.service import PrivateService
+from stream_engine.client.metrics import samples
 from stream_engine.client.options import Options
 
 PATIENCE_S = 180.0
@@ -55,17 +55,16 @@ class Scrape:
 
 def scrape(http: httpx.Client, topic: str) -> Scrape:
     found = Scrape(ready_lag=http.get("/health/ready").json()["lag_records"])
-    for family in text_string_to_metric_families(http.get("/metrics").raise_for_status().text):
-        for sample in family.samples:
-            if sample.labels.get("topic") == topic:
-                if sample.name == "stream_engine_partition_applied_offset":
-                    found.applied[int(sample.labels["partition"])] = int(sample.value)
-                elif sample.name == "stream_engine_consumer_lag_records":
-                    found.lag[int(sample.labels["partition"])] = int(sample.value)
-            elif sample.name == "stream_engine_consumer_dead_letters_total":
-                found.dead_letters += int(sample.value)
-            elif not sample.labels:
-                found.values[sample.name] = sample.value
+    for sample in samples(http.get("/metrics").raise_for_status().text):
+        if sample.labels.get("topic") == topic:
+            if sample.name == "stream_engine_partition_applied_offset":
+                found.applied[int(sample.labels["partition"])] = int(sample.value)
+            elif sample.name == "stream_engine_consumer_lag_records":
+                found.lag[int(sample.labels["partition"])] = int(sample.value)
+        elif sample.name == "stream_engine_consumer_dead_letters_total":
+            found.dead_letters += int(sample.value)
+        elif not sample.labels:
+            found.values[sample.name] = sample.value
     return found
 
 

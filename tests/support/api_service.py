@@ -14,6 +14,7 @@ import httpx
 
 from stream_engine.board.layout import BoardMeta, SlotRecord
 from stream_engine.board.writer import BoardWriter, SessionHandle
+from stream_engine.client.metrics import value
 from stream_engine.config import Config, TransportSettings
 from stream_engine.decision.calibration import Knots
 from stream_engine.decision.gate import ClassGate, FastAnswer
@@ -187,10 +188,4 @@ class Service:
 
     def metric(self, name: str, **labels: str) -> float:
         """The value of one sample of ``/metrics``; 0 where it is not there."""
-        wanted = {f'{key}="{value}"' for key, value in labels.items()}
-        for line in self.http.get("/metrics").text.splitlines():
-            sample, _, value = line.rpartition(" ")
-            series, _, found = sample.partition("{")
-            if series == name and wanted <= set(found.rstrip("}").split(",")):
-                return float(value)
-        return 0.0
+        return value(self.http.get("/metrics").text, name, **labels) or 0.0

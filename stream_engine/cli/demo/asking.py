@@ -76,11 +76,3 @@ class Asker:
             self.compared += 1
             self.agreed += usual.body["answer"] == whole.body["answer"]
         return usual, whole
-
-
-def metric(text: str, name: str) -> float:
-    """The value of an unlabelled metric in the Prometheus text format; 0 where it is absent."""
-    for line in text.splitlines():
-        if line.startswith(f"{name} "):
-            return float(line.split()[1])
-    return 0.0

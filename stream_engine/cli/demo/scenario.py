@@ -20,11 +20,12 @@ from consumers.kafka.client import BrokerUnreachable
 from consumers.kafka.publish import publish
 from consumers.kafka.topics import open_admin, planned_topics
 from stream_engine.cli.configured_model import configured_model
-from stream_engine.cli.demo.asking import Asker, metric
+from stream_engine.cli.demo.asking import Asker
 from stream_engine.cli.demo.report import Report
 from stream_engine.cli.demo.service import PrivateService
 from stream_engine.client.failure import SETTINGS_WRONG, Failure
 from stream_engine.client.http import request
+from stream_engine.client.metrics import value
 from stream_engine.client.options import Options
 from stream_engine.client.sse import EventFollower
 from stream_engine.config import KafkaSettings
@@ -118,7 +119,7 @@ def _show(
     )
     metrics = client.get("/metrics").text
     names = ("slots", "hits", "wasted")
-    slots, hits, wasted = (int(metric(metrics, f"stream_engine_preposition_{name}_total")) for name in names)
+    slots, hits, wasted = (int(value(metrics, f"stream_engine_preposition_{name}_total") or 0) for name in names)
     report.measured(asker, slots, hits, wasted)
 
 

@@ -14,11 +14,11 @@ from typing import Any
 import httpx
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
-from prometheus_client.parser import text_string_to_metric_families
 
 from consumers.kafka.topics import ensure_topics
 from consumers.wire.reasons import RawRecord
 from stream_engine.cli.demo.service import PrivateService
+from stream_engine.client.metrics import samples
 from stream_engine.client.options import Options
 
 PATIENCE_S = 120.0
@@ -155,11 +155,7 @@ class Deployment:
 
     def metrics(self) -> list[tuple[str, dict[str, str], float]]:
         text = self.http.get("/metrics").raise_for_status().text
-        return [
-            (sample.name, sample.labels, sample.value)
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-        ]
+        return [(sample.name, sample.labels, sample.value) for sample in samples(text)]
 
     def applied(self) -> dict[int, int]:
         """The next offset of each partition that is live."""

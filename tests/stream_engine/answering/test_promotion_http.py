@@ -18,6 +18,7 @@ import uvicorn
 from query_api.app import create_app
 from stream_engine.board.meta import board_meta
 from stream_engine.board.writer import BoardWriter
+from stream_engine.client.metrics import value
 from stream_engine.config import BoardSettings, Config, EngineSettings, KafkaSettings, TransportSettings
 from stream_engine.decision.gate import ClassGate, FastAnswer, Gate
 from stream_engine.messages import Ack, Assign, Batch, Record
@@ -101,10 +102,9 @@ def ask(http: httpx.Client, question: str = MOMENTUM) -> dict[str, Any]:
 
 
 def metric(http: httpx.Client, name: str) -> float:
-    for line in http.get("/metrics").text.splitlines():
-        if line.startswith(f"{name} "):
-            return float(line.split()[-1])
-    raise AssertionError(f"no {name}")
+    found = value(http.get("/metrics").text, name)
+    assert found is not None, f"no {name}"
+    return found
 
 
 def until(condition: Callable[[], bool]) -> None:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from rich.console import Console
 
-from stream_engine.cli.demo.asking import Asked, Asker, metric
+from stream_engine.cli.demo.asking import Asked, Asker
 from stream_engine.cli.demo.report import Report
 
 
@@ -63,8 +63,3 @@ def test_each_figure_is_in_its_own_place(asker: Asker) -> None:
     assert "ready distributions: 700 completed, 500 hits, 150 wasted" in lines
     found = "p50: fast 9.00 ms, full path 47.50 ms at the client (2.25 and 11.88 ms in the service)"
     assert found in lines
-
-
-def test_a_metric_is_read_by_its_whole_name() -> None:
-    text = '# HELP hits_total x\nhits_total_all 9.0\nhits_total{a="b"} 8.0\nhits_total 7.0\n'
-    assert (metric(text, "hits_total"), metric(text, "absent_total")) == (7.0, 0.0)
