@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-Positive = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+Positive = Annotated[float, msgspec.Meta(ge=1e-9, le=1e9)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 

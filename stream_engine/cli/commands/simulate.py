@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from loadgen.rhos import Rhos
 from stream_engine.client.failure import Failure
 
+if TYPE_CHECKING:
+    from loadgen.simulate.costs import Costs
+    from loadgen.simulate.figures import Sheet
+
+MOST_QUERIES = 50_000_000
+"""Of one simulated run: more take minutes, and gigabytes where there are few repeats."""
+SMALLEST_RHO = 1e-6
 WIDTH = 144
 """Columns where the output is no terminal; the report file's, too."""
 
@@ -26,7 +35,7 @@ WIDTH = 144
               help="Of all sessions of one simulated run together.")  # fmt: skip
 @click.option("--repeats", type=click.IntRange(2, 10_000), default=50, show_default=True,
               help="Sessions of which each has the accelerator alone; standard errors are over them.")  # fmt: skip
-@click.option("--updates-per-second", type=click.FloatRange(0, 1e6, min_open=True), default=0.2, show_default=True,
+@click.option("--updates-per-second", type=click.FloatRange(1e-6, 1e6), default=0.2, show_default=True,
               help="Mean rate of each session.")  # fmt: skip
 @click.option("--delta", type=click.IntRange(0), default=0, show_default=True,
               help="Tokens that a fall-through has to process (Eq. 5).")  # fmt: skip
@@ -79,6 +88,11 @@ def simulate(
         raise Failure(str(error), 2) from error
     if updates < repeats:
         raise click.UsageError(f"--updates {updates} leaves some of --repeats {repeats} without one")
+    if min(rhos) < SMALLEST_RHO or max(rhos) * updates > MOST_QUERIES:
+        raise click.UsageError(
+            f"--rho: from {SMALLEST_RHO:g} to {MOST_QUERIES / updates:g}, which with --updates {updates} are "
+            f"{MOST_QUERIES} queries"
+        )
     if delta > measured.costs.entry_tokens:
         raise click.UsageError(f"--delta {delta} is more than the entry's {measured.costs.entry_tokens} tokens")
     plan = Plan(
@@ -106,9 +120,17 @@ def simulate(
     if not console.is_terminal:
         console = Console(record=True, highlight=False, width=WIDTH)
     report.show(console, measured, plan, runs)
-    report.save_text(console, out)
-    for sheet in (*figures.values(), report.runs_sheet(runs)):
-        sheet.save(out)
+    try:
+        report.save_text(console, out)
+        for sheet in (*figures.values(), report.runs_sheet(runs)):
+            sheet.save(out)
+        _save_plots(out, figures, measured.costs)
+    except OSError as error:
+        raise Failure(f"not all of it could be written: {error}") from error
+    click.echo(f"report, figures and their data in {out}")
+
+
+def _save_plots(out: Path, figures: Mapping[str, Sheet], costs: Costs) -> None:
     try:
         from loadgen.simulate.plots import save_plots
     except ImportError as error:
@@ -116,5 +138,4 @@ def simulate(
             f"report and CSV files are in {out}, but no plots: {error.name} is missing: "
             "pip install 'stream-engine[calibrate]'"
         ) from error
-    save_plots(out, figures, measured.costs)
-    click.echo(f"report, figures and their data in {out}")
+    save_plots(out, figures, costs)

@@ -58,6 +58,14 @@ def test_a_pass_that_the_next_update_overtakes_is_neither_hit_nor_wasted() -> No
     assert tally.settled_ms == 1.0
 
 
+def test_instants_that_events_share() -> None:
+    """A query at the instant of an update comes after it, so during its pass; a pass may end with its gap."""
+    tally = played([0, 10, 20], [0, 10])
+    assert (tally.cold, tally.completed, tally.hits) == (2, 2, 0)
+    tally = played([0, 0.1, 5], [])
+    assert (tally.overtaken, tally.completed) == (0, 2)
+
+
 def grown(updates: int, by: int, region: int) -> list[int]:
     """Tokens of data after each update, counted one by one."""
     state, states = 0, []

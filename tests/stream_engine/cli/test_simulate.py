@@ -65,6 +65,8 @@ def test_measured_costs_and_a_recorded_trace(tmp_path: Path) -> None:
     ("options", "reason"),
     [
         (("--rho", "0,1"), "each must be positive"),
+        (("--rho", "1,200000"), "--rho: from 1e-06 to 125000, which with --updates 400 are 50000000 queries"),
+        (("--rho", "1e-300"), "--rho: from 1e-06"),
         (("--updates", "10", "--repeats", "20"), "--updates 10 leaves some of --repeats 20 without one"),
         (("--delta", "19"), "--delta 19 is more than the entry's 18 tokens"),
         (("--region-tokens", "40", "--update-tokens", "21"), "a region of 40 tokens keeps no half"),
@@ -81,6 +83,14 @@ def test_what_it_refuses(
     done = simulate(tmp_path / "out", *QUICK, *options)
     assert done.exit_code == 2
     assert reason in done.output
+
+
+def test_a_folder_that_takes_no_file_is_told_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "fig5.csv").mkdir()
+    done = simulate(tmp_path, *QUICK)
+    assert done.exit_code == 1
+    assert "not all of it could be written: " in done.stderr
+    assert "fig5.csv" in done.stderr
 
 
 def test_without_matplotlib_the_data_is_there_and_the_reason_told(
