@@ -21,7 +21,9 @@ from stream_engine.model.forward.step import Branch, Segment
 from stream_engine.model.frame import BarArrays
 from stream_engine.model.profile import Profile
 from stream_engine.model.render.rendering import Builder
-from stream_engine.process.build import budget_shape, build_gate, load_runner, model_builder, model_files
+from stream_engine.process.configured_budget import budget_shape
+from stream_engine.process.configured_gate import build_gate
+from stream_engine.process.configured_model import load_runner, model_builder, model_files
 from stream_engine.state.publication import Unpublished
 from stream_engine.util.intervals import wilson
 

@@ -32,7 +32,8 @@ from stream_engine.decision.calibration import CALIBRATION_FILE, Calibration, Se
 from stream_engine.engine.engine import Engine
 from stream_engine.model.render.fast_set import SurfaceForm, served_forms
 from stream_engine.model.render.tokenizer import load_tokenizer
-from stream_engine.process.build import build_engine, model_builder, model_files, model_identity
+from stream_engine.process.build import build_engine
+from stream_engine.process.configured_model import model_builder, model_files, model_identity
 from stream_engine.util.timestamps import to_the_second
 
 SESSIONS = 8

@@ -107,7 +107,8 @@ class ModelCheck:
 
 def check_calibration(settings: EngineSettings) -> Iterator[Finding]:
     """The gate's calibration, of a model that is fit to be served: absent, this model's, or another one's."""
-    from stream_engine.process.build import load_calibration, model_builder, model_files
+    from stream_engine.process.configured_gate import load_calibration
+    from stream_engine.process.configured_model import model_builder, model_files
 
     try:
         calibration = load_calibration(settings, model_builder(settings, model_files(settings)))

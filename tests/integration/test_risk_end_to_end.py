@@ -30,7 +30,8 @@ from stream_engine.model.forward.runner import SegmentResult
 from stream_engine.model.forward.step import Segment
 from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.render.builder import TokenBuilder
-from stream_engine.process.build import build_gate, build_monitor, model_identity
+from stream_engine.process.configured_gate import build_gate, build_monitor
+from stream_engine.process.configured_model import model_identity
 from stream_engine.process.service import EngineService
 from stream_engine.session.cell_budget import BudgetShape
 from stream_engine.state.publication import BoardPublication

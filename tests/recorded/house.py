@@ -19,7 +19,7 @@ from stream_engine.decision.reading import Miss
 from stream_engine.messages import Record, Window
 from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.render.builder import TokenBuilder
-from stream_engine.process.build import build_gate, build_monitor, load_calibration
+from stream_engine.process.configured_gate import build_gate, build_monitor, load_calibration
 from stream_engine.standing.answer_book import AnswerBook
 
 __all__ = [

@@ -36,7 +36,8 @@ from stream_engine.model.forward.runner import SegmentResult
 from stream_engine.model.forward.step import Segment
 from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.render.builder import TokenBuilder
-from stream_engine.process.build import budget_shape, build_gate
+from stream_engine.process.configured_budget import budget_shape
+from stream_engine.process.configured_gate import build_gate
 from stream_engine.process.service import EngineService
 from stream_engine.state.publication import Unpublished
 

@@ -90,7 +90,7 @@ def calibrate(
 
     from stream_engine.data.series import distinct
     from stream_engine.decision.calibration import CALIBRATION_FILE
-    from stream_engine.process.build import model_directory
+    from stream_engine.process.configured_model import model_directory
 
     settings = dataclasses.replace(config.engine, model=model) if model else config.engine
     plan = Plan(Demands(r_max, delta, right), seed, simulated, windows, earlier_half)

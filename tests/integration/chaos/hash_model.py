@@ -16,7 +16,7 @@ from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.forward.runner import SegmentResult
 from stream_engine.model.forward.step import Segment, lay_out
 from stream_engine.model.render.builder import TokenBuilder
-from stream_engine.process import build as assemble
+from stream_engine.process import build
 from stream_engine.session.cell_budget import BudgetShape
 
 STEP_S = 0.002
@@ -64,5 +64,5 @@ def _load_runner(settings: EngineSettings, builder: TokenBuilder, shape: BudgetS
 
 
 if __name__ == "__main__":
-    assemble.load_runner = _load_runner  # type: ignore[assignment]
+    build.load_runner = _load_runner  # type: ignore[assignment, attr-defined]
     cli.main()

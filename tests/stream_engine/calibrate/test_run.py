@@ -35,7 +35,8 @@ from stream_engine.engine.engine import Engine
 from stream_engine.messages import Answer, Assign, Batch, Query, Record
 from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.render.builder import TokenBuilder
-from stream_engine.process.build import build_engine, load_calibration
+from stream_engine.process.build import build_engine
+from stream_engine.process.configured_gate import load_calibration
 
 SETTINGS = EngineSettings(threads=1)
 PLAN = Plan(Demands(0.1, 0.1), seed=4, simulated=30, windows=12, earlier_half=True)

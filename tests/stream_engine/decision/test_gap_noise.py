@@ -12,7 +12,9 @@ from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.forward.runner import SegmentResult
 from stream_engine.model.forward.step import Segment
 from stream_engine.model.render.rendering import Builder
-from stream_engine.process.build import budget_shape, gate_noise, load_runner
+from stream_engine.process.configured_budget import budget_shape
+from stream_engine.process.configured_gate import gate_noise
+from stream_engine.process.configured_model import load_runner
 
 SETTINGS = EngineSettings(threads=1, max_sessions=1)
 

@@ -20,7 +20,8 @@ from stream_engine.model.backbones.model_runner import ModelRunner
 from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.forward.step import Segment
 from stream_engine.model.render.builder import TokenBuilder
-from stream_engine.process.build import budget_shape, build_gate
+from stream_engine.process.configured_budget import budget_shape
+from stream_engine.process.configured_gate import build_gate
 from stream_engine.risk.monitor import RiskMonitor
 from stream_engine.session.token_hash import token_hash
 from stream_engine.state.publication import Unpublished

@@ -18,7 +18,8 @@ from stream_engine.model.forward.step import Branch, Segment
 from stream_engine.model.hub.fetch import is_fetched
 from stream_engine.model.hub.files import ADAPTERS, adapted_model, adapter_names
 from stream_engine.model.profile import Profile
-from stream_engine.process.build import budget_shape, load_runner, model_builder, model_files
+from stream_engine.process.configured_budget import budget_shape
+from stream_engine.process.configured_model import load_runner, model_builder, model_files
 
 SEGMENT = Segment(base=0, length=0, append=tuple(range(20, 60)), branches=(Branch((7, 8), 40),))
 TOKENS = torch.tensor([[*range(20, 60), 7, 8]])

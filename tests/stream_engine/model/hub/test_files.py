@@ -11,7 +11,7 @@ from stream_engine.config import ConfigError, EngineSettings
 from stream_engine.model.hub import files, gguf
 from stream_engine.model.hub.files import ADAPTER_FILE, GENERAL, ModelNotFound, find_model
 from stream_engine.model.profile import EMBEDDED
-from stream_engine.process.build import model_builder, model_files
+from stream_engine.process.configured_model import model_builder, model_files
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,7 @@
-"""From settings to sizes: what is refused, and with which words."""
+"""The gate from calibration or profile, and the memory of the watch over it."""
 
 from __future__ import annotations
 
-import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -14,52 +13,8 @@ from stream_engine.config import ConfigError, EngineSettings, RiskSettings
 from stream_engine.decision.calibration import CALIBRATION_FILE, Calibration, ClassCalibration
 from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.render.builder import TokenBuilder
-from stream_engine.process.build import (
-    budget_shape,
-    build_gate,
-    build_monitor,
-    load_calibration,
-    model_directory,
-    model_identity,
-)
-
-
-def live_tokens(builder: TokenBuilder, bars: int) -> int:
-    return len(builder.prefix) + builder.max_anchor_tokens + bars * builder.tokens_per_bar
-
-
-def test_the_default_share_holds_a_full_region_its_entries_and_the_second_slab(builder: TokenBuilder) -> None:
-    shape = budget_shape(EngineSettings(max_sessions=3), builder)
-    profile = builder.profile
-    assert shape.reserve == live_tokens(builder, profile.window_bars)
-    longest = max(len(builder.query_entry(one)) for listed in profile.questions.values() for one in listed)
-    assert shape.headroom(live_tokens(builder, profile.region_bars)) >= longest + len(builder.generic_entry)
-
-
-def test_the_least_budget_is_named_and_works(builder: TokenBuilder) -> None:
-    for cells in (1, 500):
-        with pytest.raises(ConfigError, match=r"engine\.total_cells = \d+.*engine\.max_sessions = 4"):
-            budget_shape(EngineSettings(max_sessions=4, total_cells=cells), builder)
-    with pytest.raises(ConfigError) as error:
-        budget_shape(EngineSettings(max_sessions=4, total_cells=1_000), builder)
-    found = re.search(r"at least (\d+)", str(error.value))
-    assert found is not None
-    shape = budget_shape(EngineSettings(max_sessions=4, total_cells=int(found[1])), builder)
-    assert shape.headroom(live_tokens(builder, builder.profile.region_bars)) >= 0
-    with pytest.raises(ConfigError):
-        budget_shape(EngineSettings(max_sessions=4, total_cells=int(found[1]) - 1), builder)
-
-
-def test_models_are_found_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert model_directory(EngineSettings()) == EMBEDDED
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "model").mkdir()
-    with pytest.raises(ConfigError, match=r"engine\.model = '~/model': .*holds no model: it has no config\.json"):
-        model_directory(EngineSettings(model="~/model"))
-    (tmp_path / "model" / "config.json").write_text("{}")
-    assert model_directory(EngineSettings(model="~/model")) == tmp_path / "model"
-    with pytest.raises(ConfigError, match=r"engine\.model = .*nowhere"):
-        model_directory(EngineSettings(model="nowhere"))
+from stream_engine.process.configured_gate import build_gate, build_monitor, load_calibration
+from stream_engine.process.configured_model import model_identity
 
 
 def test_the_gate_has_every_class_and_every_word(builder: TokenBuilder) -> None:
