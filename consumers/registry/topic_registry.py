@@ -14,8 +14,9 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ from consumers.kafka.salvage import Unread
 from consumers.kafka.source import SourcePartition, SourceUnavailable, raw_record
 from consumers.kafka.tail import TopicTail
 from consumers.registry.standing_records import TOKEN_HEADER, encode_standing, parse_standing, query_id
+from consumers.wire.parts import split
 from consumers.wire.reasons import DeadLetter, RawRecord
 from consumers.writers.answers import AnswerRecord
 from consumers.writers.dead_letter import DeadLetterWriter
@@ -42,6 +44,7 @@ from stream_engine.messages import (
     Welcome,
 )
 from stream_engine.messages.bounds import UNREADABLE
+from stream_engine.messages.standing import MAX_SNAPSHOT_PARTS
 from stream_engine.messages.transport import EngineLink
 from stream_engine.standing.answer_book import KEY_SEPARATOR, AnswerBook
 from stream_engine.util.skipped import Skipped
@@ -56,6 +59,10 @@ WRITE_WITHIN_MS = 4_000
 CLOSE_WAIT_S = 5.0
 MAX_TOKEN_BYTES, OFFSET_DIGITS = 64, 19
 
+PART_BYTES = 16 * 2**20
+"""Of a snapshot's part: well below what a frame between processes may hold."""
+
+_encode = msgspec.msgpack.Encoder().encode
 _decode_answer = msgspec.json.Decoder(AnswerRecord).decode
 
 
@@ -221,7 +228,12 @@ class TopicRegistry:
             for letter in malformed:
                 self._letter(letter)
             queries = tuple(record for record, _ in self._queries.values())
-            self._link.send(RegistrySnapshot(self._offset, queries, self._book.all()))
+            answers = self._book.all()
+            parts = snapshot_parts(self._offset, queries, answers)
+            for part in parts:
+                self._link.send(part)
+            if (left := len(queries) + len(answers) - sum(len(p.queries) + len(p.answers) for p in parts)) > 0:
+                self._skipped.note("snapshot_shortened", f"{left} of its entries are more than the engine takes")
             sync.sent = now
             log.info("engine %s gets %d standing queries", boot_id, len(queries))
 
@@ -314,6 +326,25 @@ class TopicRegistry:
                 close()
             except Exception as error:  # the others must still be closed
                 log.warning("not closed cleanly: %s: %s", type(error).__name__, error)
+
+
+def snapshot_parts(
+    offset: int, queries: Iterable[StandingApply], answers: Iterable[AnswerChanged], most: int = PART_BYTES
+) -> list[RegistrySnapshot]:
+    """A snapshot in messages of a bounded size. What is more than all parts hold is left out: answers first, which
+    are then told once more as first ones."""
+    items: Iterable[StandingApply | AnswerChanged] = chain(queries, answers)
+    parts = list(islice(split(items, lambda one: len(_encode(one)), most), MAX_SNAPSHOT_PARTS)) or [[]]
+    return [
+        RegistrySnapshot(
+            offset,
+            tuple(one for one in part if isinstance(one, StandingApply)),
+            tuple(one for one in part if isinstance(one, AnswerChanged)),
+            part=number,
+            more=number < len(parts) - 1,
+        )
+        for number, part in enumerate(parts)
+    ]
 
 
 def _source(answer: AnswerChanged) -> SourcePartition:

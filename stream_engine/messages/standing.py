@@ -18,6 +18,9 @@ from stream_engine.messages.bounds import (
 from stream_engine.messages.events import AnswerChanged
 from stream_engine.messages.records import Rejected
 
+MAX_SNAPSHOT_PARTS = 64
+"""Of a registry's snapshot, each of a bounded size."""
+
 
 class StandingQuery(msgspec.Struct, frozen=True):
     """A registered question. ``session`` is a session id or a pattern such as ``EUR*`` or ``*``."""
@@ -45,11 +48,14 @@ class StandingApply(msgspec.Struct, frozen=True, tag=True):
 
 class RegistrySnapshot(msgspec.Struct, frozen=True, tag=True):
     """All standing queries up to ``offset`` of their topic, in its order, and what the answers topic says was
-    answered last. Answered by ``RegistryApplied``; the partitions are assigned after that."""
+    answered last. Answered by ``RegistryApplied``; the partitions are assigned after that. It comes in as many
+    parts as it needs: ``part`` counts them, and ``more`` follow but for the last one, which is answered."""
 
     offset: OffsetBefore
     queries: Annotated[tuple[StandingApply, ...], Meta(max_length=MAX_ITEMS)]
     answers: Annotated[tuple[AnswerChanged, ...], Meta(max_length=MAX_ITEMS)]
+    part: Annotated[int, Meta(ge=0, lt=MAX_SNAPSHOT_PARTS)] = 0
+    more: bool = False
 
 
 class StandingWrite(msgspec.Struct, frozen=True, tag=True):

@@ -64,6 +64,7 @@ class TopicStandingDesk:
         self._outbox = AnswerOutbox()
         self._heard: dict[Peer, float] = {}
         self._pending: dict[str, _Pending] = {}
+        self._parts: tuple[Peer | None, list[RegistrySnapshot]] = None, []
         self._applied = -1
         self._known = False
 
@@ -138,7 +139,10 @@ class TopicStandingDesk:
 
     def replace(self, peer: Peer, message: RegistrySnapshot) -> None:
         registry = self._hear(peer)
-        refused = self._replace(message)
+        whole = self._whole(registry, message)
+        if whole is None:
+            return
+        refused = self._replace(whole)
         applied = RegistryApplied(self._engine.boot_id, message.offset, snapshot=True, refused=refused)
         self._send(registry, applied)
 
@@ -152,6 +156,24 @@ class TopicStandingDesk:
         registry = peer.unsolicited()
         self._heard[registry] = self._clock()
         return registry
+
+    def _whole(self, registry: Peer, part: RegistrySnapshot) -> RegistrySnapshot | None:
+        """The snapshot that ``part`` completes. None while more follow, and where some are missing: the registry
+        sends it again. One of them is put together at a time, so that what is held is bounded."""
+        if part.part == 0:
+            self._parts = registry, []
+        owner, parts = self._parts
+        if owner != registry or part.part != len(parts):
+            return None
+        parts.append(part)
+        if part.more:
+            return None
+        self._parts = registry, []
+        return RegistrySnapshot(
+            part.offset,
+            tuple(record for one in parts for record in one.queries),
+            tuple(answer for one in parts for answer in one.answers),
+        )
 
     def _replace(self, snapshot: RegistrySnapshot) -> tuple[Rejected, ...]:
         refused: tuple[Rejected, ...] = ()

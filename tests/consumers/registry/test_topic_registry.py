@@ -16,6 +16,7 @@ from consumers.registry.topic_registry import TopicRegistry
 from consumers.writers.answers import AnswerRecord
 from stream_engine.config import Config
 from stream_engine.messages import (
+    AnswerChanged,
     FromEngine,
     RegistryApplied,
     RegistrySnapshot,
@@ -137,3 +138,29 @@ def test_a_write_that_failed_fails_no_later_one(bench: Bench) -> None:
         pass
     bench.turn(write)
     assert [len(producer.sent) for producer in bench.producers] == [1, 1]
+
+
+def test_a_snapshot_comes_in_messages_of_a_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = [StandingApply(n, f"q{n}", StandingPut("*", "?" * 900, "change", f"q{n}")) for n in range(10)]
+    answers = [
+        AnswerChanged(
+            f"S{n}", "q1", "?", "up", None, True, class_="trend", gap=1.0, confidence=None, session_version=5,
+            topic=KAFKA.bars_topic, partition=0, offset=4, event_time=None,
+        )
+        for n in range(30)
+    ]  # fmt: skip
+    parts = module.snapshot_parts(7, queries, answers, most=2_000)
+    sizes = [len(msgspec.msgpack.encode(part)) for part in parts]
+    assert len(parts) > 5
+    assert max(sizes) < 2_500
+    assert [(part.offset, part.part, part.more) for part in parts] == [
+        (7, n, n < len(parts) - 1) for n in range(len(parts))
+    ]
+    assert [one for part in parts for one in part.queries] == queries
+    assert [one for part in parts for one in part.answers] == answers
+    assert module.snapshot_parts(7, [], []) == [RegistrySnapshot(7, (), ())]
+    monkeypatch.setattr(module, "MAX_SNAPSHOT_PARTS", 12)
+    short = module.snapshot_parts(7, queries, answers, most=2_000)
+    assert [one for part in short for one in part.queries] == queries
+    assert (len(short), short[-1].more) == (12, False)
+    assert 0 < sum(len(part.answers) for part in short) < len(answers)

@@ -264,3 +264,22 @@ def test_another_question_under_the_same_id_is_a_first_evaluation(bench: Bench) 
     bench.snapshot(put(0, "q"), answers=(told("AAPL", "q", 5, question="another"),))
     first = bench.engine.standing.evaluated(told("AAPL", "q", 5), "change")
     assert (first.previous, first.initial) == (None, True)
+
+
+def test_a_snapshot_in_parts_counts_once_it_is_whole(bench: Bench) -> None:
+    bench.snapshot(put(0, "before"))
+    first, second, third = (RegistrySnapshot(9, (put(n, f"q{n}"),), (), n, n < 2) for n in range(3))
+    for parts in ((second, third), (first, third), (third, first)):
+        for part in parts:
+            bench.desk.replace(REGISTRY, part)
+        assert bench.take() == []
+        assert bench.ids() == {"before"}
+    bench.desk.replace(OTHER, second)  # of another registry
+    bench.desk.replace(OTHER, third)
+    assert bench.ids() == {"before"}
+    for part in (first, second, third):
+        bench.desk.replace(REGISTRY, part)
+    assert [(peer, message.offset, message.snapshot) for peer, message in bench.take()] == [(REGISTRY, 9, True)]
+    assert bench.ids() == {"q0", "q1", "q2"}
+    bench.desk.replace(REGISTRY, third)  # nothing of the last one is kept
+    assert bench.take() == []
