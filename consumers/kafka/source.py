@@ -18,12 +18,14 @@ from typing import Any, NamedTuple, TypeVar
 from kafka import ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
 from kafka.errors import (
     FencedInstanceIdError,
+    GroupAuthorizationFailedError,
     InconsistentGroupProtocolError,
     KafkaError,
     LogTruncationError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     RetriableError,
+    TopicAuthorizationFailedError,
 )
 from kafka.structs import MemberState
 
@@ -31,7 +33,7 @@ from consumers.kafka.assignor import TopicSpreadAssignor
 from consumers.kafka.careful import CarefulConsumer
 from consumers.kafka.client import client_options
 from consumers.kafka.offsets import CommitPoint
-from consumers.kafka.salvage import Unread
+from consumers.kafka.salvage import Unread, described
 from consumers.wire.reasons import RawRecord
 from stream_engine.config import ConfigError, KafkaSettings
 
@@ -43,6 +45,8 @@ LOOKUP_TIMEOUT_MS = 5_000
 ENDS_TIMEOUT_MS = 500
 RETRY_PAUSE_S = 0.2
 OTHER_VERSION_PAUSE_S = 2.0
+_FORBIDDEN = (TopicAuthorizationFailedError, GroupAuthorizationFailedError)
+"""Rights are given and taken while we run: what the log holds is read once they are there."""
 JOINING_POLL_MS = 500
 SILENT_AFTER_S = 10.0
 """Three times the heartbeats' interval, which a reachable group coordinator answers each."""
@@ -96,6 +100,7 @@ class KafkaSource:
         self._silent_from: float | None = None
         self._session_timeout_s = settings.session_timeout_ms / 1000
         self._other_version = False
+        self._forbidden = ""
         self._events: queue.SimpleQueue[SourceEvent] = queue.SimpleQueue()
         self._commits: queue.SimpleQueue[dict[SourcePartition, CommitPoint] | Exception] = queue.SimpleQueue()
         self._on_revoke: Mapping[SourcePartition, CommitPoint] = {}
@@ -141,12 +146,20 @@ class KafkaSource:
         except InconsistentGroupProtocolError:
             self._await_other_version()
             return {}
+        except _FORBIDDEN as error:
+            self._heard = time.monotonic()  # a broker that refuses answers
+            if str(error) != self._forbidden:
+                self._forbidden = str(error)
+                advice = "give its user READ on the topics and on the group; trying again until then"
+                log.error("Kafka does not let group %s read: %s: %s", self._member[0], described(error), advice)
+            time.sleep(OTHER_VERSION_PAUSE_S)
+            return {}
         except RetriableError as error:
             log.warning("polling failed, trying again: %s: %s", type(error).__name__, error)
             time.sleep(RETRY_PAUSE_S)
             return {}
         if polled:
-            self._heard = time.monotonic()
+            self._heard, self._forbidden = time.monotonic(), ""
         return {SourcePartition(*tp): [raw_record(record) for record in records] for tp, records in polled.items()}
 
     def _await_other_version(self) -> None:
@@ -188,7 +201,7 @@ class KafkaSource:
             found = self._consumer.committed(
                 TopicPartition(*partition), metadata=True, timeout_ms=LOOKUP_TIMEOUT_MS
             )
-        except RetriableError as error:
+        except (RetriableError, *_FORBIDDEN) as error:
             raise SourceUnavailable(f"committed offset of {partition}: {type(error).__name__}: {error}") from error
         return None if found is None else CommitPoint.read(found.offset, found.metadata)
 
@@ -198,7 +211,7 @@ class KafkaSource:
         try:
             beginning = self._consumer.beginning_offsets([tp], timeout_ms=LOOKUP_TIMEOUT_MS)[tp]
             return beginning, self._consumer.end_offsets([tp], timeout_ms=LOOKUP_TIMEOUT_MS)[tp]
-        except RetriableError as error:
+        except (RetriableError, *_FORBIDDEN) as error:
             raise SourceUnavailable(f"offsets of {partition}: {type(error).__name__}: {error}") from error
 
     def seek(self, partition: SourcePartition, offset: int) -> bool:

@@ -6,10 +6,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.errors import InconsistentGroupProtocolError
+from kafka.errors import (
+    GroupAuthorizationFailedError,
+    InconsistentGroupProtocolError,
+    TopicAuthorizationFailedError,
+)
 from kafka.structs import MemberState
 
-from consumers.kafka.source import SILENT_AFTER_S, AssignmentChange, KafkaSource, SourcePartition
+from consumers.kafka.source import (
+    SILENT_AFTER_S,
+    AssignmentChange,
+    KafkaSource,
+    SourcePartition,
+    SourceUnavailable,
+)
 from stream_engine.config import KafkaSettings
 
 SETTINGS = KafkaSettings()
@@ -97,3 +107,31 @@ def test_a_member_without_heartbeats_is_told_of_the_silence_until_it_ends(source
     assert source.silent_since() == since
     heartbeat.last_receive = clock.now
     assert source.silent_since() is None
+
+
+@pytest.mark.parametrize(
+    "error", [TopicAuthorizationFailedError({"market.bars"}), GroupAuthorizationFailedError("stream-engine")]
+)
+def test_rights_that_are_missing_are_waited_for(
+    source: KafkaSource, clock: Any, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    source._consumer.refusals = [error] * 10
+    for _ in range(10):
+        assert source.poll(50, 1) == {}
+        assert source.silent_since() is None
+    assert clock.now > 1010.0
+    (told,) = caplog.messages
+    assert "give its user READ" in told
+    assert type(error).__name__ in told
+    source.poll(50, 1)
+    assert [event.change for event in source.events()] == [AssignmentChange.ASSIGNED]
+
+
+def test_a_lookup_without_the_right_to_it_is_tried_again(source: KafkaSource) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise TopicAuthorizationFailedError({"market.bars"})
+
+    source._consumer.committed = source._consumer.beginning_offsets = refuse
+    for lookup in (source.committed, source.bounds):
+        with pytest.raises(SourceUnavailable, match="TopicAuthorizationFailedError"):
+            lookup(SourcePartition("market.bars", 0))
