@@ -18,6 +18,7 @@ from kafka.errors import (
     ClusterAuthorizationFailedError,
     IllegalStateError,
     InvalidProducerEpochError,
+    KafkaTimeoutError,
     MessageSizeTooLargeError,
     OutOfOrderSequenceNumberError,
     RecordListTooLargeError,
@@ -33,6 +34,7 @@ from stream_engine.config import KafkaSettings
 log = logging.getLogger(__name__)
 
 RETRY_PAUSE_S = 1.0
+OPEN_WITHIN_S = 30.0
 END_WAIT_S = 10.0
 DEFAULT_LIMIT = 1_000_000
 """Bytes of a message, where the broker does not tell: somewhat less than its own default."""
@@ -107,9 +109,26 @@ def open_producer(
         reconnect_backoff_max_ms=2_000,
     )
     producer.limits = limits
-    for topic in topics:
-        producer.partitions_for(topic)
+    try:
+        for topic in topics:
+            _know(producer, topic)
+    except BaseException:
+        producer.close(timeout=0)
+        raise
     return producer
+
+
+def _know(producer: KafkaProducer, topic: str) -> None:
+    """Its partitions are asked for until they are there: a broker that is slow at the start is no broker that
+    is away."""
+    deadline = time.monotonic() + OPEN_WITHIN_S
+    while True:
+        try:
+            producer.partitions_for(topic)
+            return
+        except KafkaTimeoutError:
+            if time.monotonic() > deadline:
+                raise
 
 
 class SteadyProducer:

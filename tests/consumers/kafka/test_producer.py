@@ -15,6 +15,7 @@ from kafka.errors import (
 
 from consumers.kafka import producer as module
 from consumers.kafka.producer import SteadyProducer, WriteRefused, raise_if_final
+from stream_engine.config import KafkaSettings
 
 
 class Client:
@@ -106,3 +107,43 @@ def test_what_passes_is_not_final(error: Exception) -> None:
 def test_what_does_not_pass_says_which_topic_it_is() -> None:
     with pytest.raises(WriteRefused, match=r"topic market.bars.dlq cannot be written: InvalidTopicError"):
         raise_if_final("market.bars.dlq", InvalidTopicError())
+
+
+class SlowBroker:
+    """A producer whose broker tells of a topic at the third ask."""
+
+    def __init__(self, **_: Any) -> None:
+        self.asked, self.closed = 0, False
+        self.limits: dict[str, int] = {}
+
+    def partitions_for(self, topic: str) -> set[int]:
+        self.asked += 1
+        if self.asked < 3:
+            raise KafkaTimeoutError("Failed to update metadata after 2.0 secs.")
+        return {0}
+
+    def close(self, timeout: float) -> None:
+        self.closed = True
+
+
+def test_a_broker_that_is_slow_at_the_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "message_limits", lambda *_: {"t": 1_000})
+    monkeypatch.setattr(module, "LimitedProducer", SlowBroker)
+    producer: Any = module.open_producer(KafkaSettings(), "dead-letters", ["t"])
+    assert (producer.asked, producer.closed) == (3, False)
+
+
+def test_a_broker_that_never_tells_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[SlowBroker] = []
+
+    def make(**_: Any) -> SlowBroker:
+        made.append(SlowBroker())
+        made[0].asked = -1_000_000
+        return made[0]
+
+    monkeypatch.setattr(module, "message_limits", lambda *_: {"t": 1_000})
+    monkeypatch.setattr(module, "LimitedProducer", make)
+    monkeypatch.setattr(module, "OPEN_WITHIN_S", -1.0)
+    with pytest.raises(KafkaTimeoutError):
+        module.open_producer(KafkaSettings(), "dead-letters", ["t"])
+    assert (made[0].asked, made[0].closed) == (-999_999, True)
