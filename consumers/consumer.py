@@ -12,29 +12,24 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from consumers.engine_watch import EngineWatch, Presence
-from consumers.health import HealthFile
 from consumers.kafka.offsets import CommitPoint
 from consumers.kafka.source import AssignmentChange, KafkaSource, SourceEvent, SourcePartition
 from consumers.metrics import ConsumerMetrics
 from consumers.registry.topic_registry import TopicRegistry
+from consumers.reports import Reports
 from consumers.starts import Starts
 from consumers.stream import PartitionStream, StreamState
 from consumers.wire.parts import MESSAGE_BARS, split
 from consumers.wire.reasons import DeadLetter, RawRecord
 from consumers.wire.records import ParsedRecord, parse_items, parse_records
 from consumers.wire.trades import TRADES
-from consumers.writers.answers import AnswerSink
-from consumers.writers.dead_letter import DeadLetterWriter
-from consumers.writers.spool import Spool
-from consumers.writers.windows import WindowWriter
+from consumers.writers.writers import Writers
 from stream_engine.config import Config
 from stream_engine.messages import (
     Ack,
     ConsumerHello,
-    ConsumerReport,
     Evaluations,
     EvaluationsWritten,
     FromEngine,
@@ -53,7 +48,6 @@ PAUSED_POLL_MS = 10
 """The same as ``POLL_MS`` while the credits that end the pause are awaited from the engine."""
 COMMIT_EVERY_S, COMMIT_RETRY_S, COMMIT_LOST_AFTER_S = 0.5, 2.0, 30.0
 PROOF_EVERY_S = 3.0
-REPORT_EVERY_S, LOG_EVERY_S = 1.0, 30.0
 MAX_BATCHES_IN_FLIGHT = 256
 """Well under the socket's own bound, where a send would block."""
 STOP_WAIT_S, CLOSE_WAIT_S = 2.0, 5.0
@@ -71,37 +65,27 @@ class Consumer:
         self,
         config: Config,
         source: KafkaSource,
-        dead_letters: DeadLetterWriter,
-        windows: WindowWriter,
+        writers: Writers,
         link: EngineLink,
-        answers: AnswerSink | None = None,
         registry: TopicRegistry | None = None,
-        health: HealthFile | None = None,
-        metrics: ConsumerMetrics | None = None,
+        reports: Reports | None = None,
     ) -> None:
-        """``answers`` and ``registry`` are absent where the engine alone keeps the standing queries."""
-        self._health = health
-        self._kafka_silent = False
+        """``registry`` and the writer of answers are absent where the engine alone keeps the standing queries."""
         self._config = config
         self._source = source
-        self._dead_letters = dead_letters
-        self._windows = windows
+        self._writers = writers
         self._link = link
-        self._answers = answers
         self._registry = registry
-        writers = dead_letters, windows, answers
-        self._spools: list[Spool[Any]] = [writer.spool for writer in writers if writer is not None]
+        self._reports = reports or Reports(ConsumerMetrics())
+        self.metrics = self._reports.metrics
         self._watch = EngineWatch(time.monotonic())
         self._streams: dict[SourcePartition, PartitionStream] = {}
-        self.metrics = metrics or ConsumerMetrics()
         self._starts = Starts(
-            config, source, windows, lambda message: self._link.send(message), self.metrics.skipped
+            config, source, writers.windows, lambda message: self._link.send(message), self.metrics.skipped
         )
         self._next_commit = 0.0
         self._commit_deadline: float | None = None
         self._next_proof = 0.0
-        self._next_report = 0.0
-        self._next_log = time.monotonic() + LOG_EVERY_S
 
     def run(self, stop: threading.Event) -> None:
         """Until ``stop`` is set; then a clean end. Raises OffsetResetRequired, WriteRefused, or KafkaError that is
@@ -165,7 +149,7 @@ class Consumer:
             if self._watch.welcome(message.boot_id, message.credits, message.link, now):
                 log.info("welcomed by engine %s with %d credits", message.boot_id, message.credits)
                 self._restart_all(now)
-                self._next_report = now  # it is to know how many partitions there are before it has the first
+                self._reports.hasten(now)  # it is to know how many partitions there are before it has the first
         elif isinstance(message, Ack | Refused | Evaluations):
             if self._watch.heard(message.boot_id, now):
                 log.warning("a new engine answers (boot %s)", message.boot_id)
@@ -185,7 +169,8 @@ class Consumer:
                 return
             if isinstance(message, Evaluations):
                 assert stream.settled is not None
-                for offset in self._answers.take(message) if self._answers is not None else ():
+                answers = self._writers.answers
+                for offset in answers.take(message) if answers is not None else ():
                     stream.settled.hold(offset)
                 return
             if message.last > stream.last:
@@ -194,13 +179,13 @@ class Consumer:
                 return
             before = stream.records_in_flight
             for session, bar in stream.open_bars_due(message):
-                self._windows.save(stream.partition, session, bar, stream.generation, message.last)
+                self._writers.windows.save(stream.partition, session, bar, stream.generation, message.last)
             letters = stream.acknowledge(message)
             self.metrics.acked += before - stream.records_in_flight
             self._write(letters, stream.generation)
-            self._windows.acknowledged(stream.partition, message.last)
+            self._writers.windows.acknowledged(stream.partition, message.last)
             for window in message.windows:
-                self._windows.write(stream.partition, window, stream.generation, message.last)
+                self._writers.windows.write(stream.partition, window, stream.generation, message.last)
 
     def _restart_all(self, now: float) -> None:
         for stream in self._streams.values():
@@ -210,7 +195,7 @@ class Consumer:
 
     def _budget(self) -> int:
         """Records that may be polled now; 0 holds everything back."""
-        if self._watch.presence is not Presence.WELCOMED or any(spool.full for spool in self._spools):
+        if self._watch.presence is not Presence.WELCOMED or any(spool.full for spool in self._writers.spools):
             return 0
         if sum(stream.batches_in_flight for stream in self._streams.values()) >= MAX_BATCHES_IN_FLIGHT:
             return 0
@@ -224,9 +209,9 @@ class Consumer:
         match event.change:
             case AssignmentChange.REVOKED:
                 self._starts.forget(event.partition)
-                self._windows.spool.forget(event.partition)
-                if self._answers is not None:
-                    self._answers.spool.forget(event.partition)
+                self._writers.windows.spool.forget(event.partition)
+                if self._writers.answers is not None:
+                    self._writers.answers.spool.forget(event.partition)
                 if stream is not None:
                     del self._streams[event.partition]
                     self._revoke(stream)
@@ -305,11 +290,11 @@ class Consumer:
 
     def _write(self, letters: Iterable[DeadLetter], generation: int) -> None:
         for letter in letters:
-            self._dead_letters.send(letter, generation)
+            self._writers.letters.send(letter, generation)
             self.metrics.dead_lettered[str(letter.reason)] += 1
 
     def _on_confirmations(self) -> None:
-        confirmed = [confirmation for spool in self._spools for confirmation in spool.confirmed()]
+        confirmed = [confirmation for spool in self._writers.spools for confirmation in spool.confirmed()]
         for topic, partition, generation, offset, number in confirmed:
             stream = self._streams.get(SourcePartition(topic, partition))
             if stream is not None and stream.generation == generation and stream.settled is not None:
@@ -360,7 +345,7 @@ class Consumer:
         """No more records; a moment for acknowledgements and dead letters on their way; then commit and let go."""
         deadline = time.monotonic() + STOP_WAIT_S
         while time.monotonic() < deadline and (
-            any(spool.pending for spool in self._spools)
+            any(spool.pending for spool in self._writers.spools)
             or any(stream.batches_in_flight for stream in self._streams.values())
         ):
             for message in self._link.drain(POLL_MS):
@@ -378,9 +363,9 @@ class Consumer:
 
     def _close(self) -> None:
         closers: list[Callable[[], None]] = [
-            *([self._health.remove] if self._health is not None else []),
+            self._reports.close,
             lambda: self._source.close(CLOSE_WAIT_S),
-            *(partial(spool.close, CLOSE_WAIT_S) for spool in self._spools),
+            *(partial(spool.close, CLOSE_WAIT_S) for spool in self._writers.spools),
             self._link.close,
         ]
         for close in closers:
@@ -399,36 +384,23 @@ class Consumer:
             position = self._source.position(partition)
         return stream.acknowledged + 1 if position is None else position
 
-    def _kafka_silent_since_ms(self) -> int | None:
-        since = self._source.silent_since()
-        if (since is None) is self._kafka_silent:
-            self._kafka_silent = since is not None
-            log.warning("Kafka does not answer: still trying" if since is not None else "Kafka answers again")
-        return None if since is None else int((time.time() - time.monotonic() + since) * 1000)
-
     def _stopped(self) -> dict[str, str]:
         """Partitions that cannot be read, of the registry's topics as well, and why."""
         others = self._registry.stopped if self._registry is not None else {}
         return {str(partition): reason for partition, reason in (self._source.stopped() | others).items()}
 
     def _report(self, now: float) -> None:
-        if now < self._next_report:
+        if not self._reports.due(now):
             return
-        self._next_report = now + REPORT_EVERY_S
         begun = [p for p, stream in self._streams.items() if stream.settled is not None]
         self.metrics.lag = {str(p): max(0, end - self._applied(p)) for p, end in self._source.ends(begun).items()}
-        if self._answers is not None:
-            self.metrics.answers_written = self._answers.spool.written
-            self.metrics.answers_repeated = self._answers.repeated
+        if self._writers.answers is not None:
+            self.metrics.answers_written = self._writers.answers.spool.written
+            self.metrics.answers_repeated = self._writers.answers.repeated
         self.metrics.in_flight = sum(stream.records_in_flight for stream in self._streams.values())
-        silent = self._kafka_silent_since_ms()
-        stopped = self._stopped()
-        if self._watch.presence is Presence.WELCOMED:
-            counters, counts = self.metrics.counters(), self.metrics.counts()
-            sizes = self._source.sizes() if self._streams else {}
-            self._link.send(ConsumerReport(self.metrics.lag, counters, counts, silent, sizes, stopped))
-        if self._health is not None:
-            self._health.write(time.time_ns() // 1_000_000, self._watch.presence.value, silent, stopped)
-        if now >= self._next_log:
-            self._next_log = now + LOG_EVERY_S
-            log.info("%s", self.metrics.as_dict())
+        welcomed = self._watch.presence is Presence.WELCOMED
+        sizes = self._source.sizes() if welcomed and self._streams else {}
+        report = self._reports.make(self._source.silent_since(), sizes, self._stopped())
+        if welcomed:
+            self._link.send(report)
+        self._reports.keep(report, self._watch.presence, now)

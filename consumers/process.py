@@ -10,9 +10,11 @@ from consumers.kafka.source import KafkaSource
 from consumers.kafka.topics import ensure_topics
 from consumers.metrics import ConsumerMetrics
 from consumers.registry.topic_registry import TopicRegistry
+from consumers.reports import Reports
 from consumers.writers.answers import AnswerSink
 from consumers.writers.dead_letter import DeadLetterWriter
 from consumers.writers.windows import WindowWriter
+from consumers.writers.writers import Writers
 from stream_engine.config import Config
 from stream_engine.messages.transport import EngineLink
 from stream_engine.standing.answer_book import AnswerBook
@@ -21,15 +23,15 @@ from stream_engine.standing.answer_book import AnswerBook
 def run_consumer(config: Config, stop: threading.Event) -> None:
     """Consume until ``stop`` is set. Raises ConfigError or BrokerUnreachable at the start, OffsetResetRequired,
     WriteRefused, or a KafkaError that trying again cannot help."""
-    health = HealthFile(config.kafka.health_file)
+    metrics = ConsumerMetrics()
+    reports = Reports(metrics, HealthFile(config.kafka.health_file))
     ensure_topics(config.kafka)
     source = KafkaSource(config.kafka, config.kafka.source_topics)
-    metrics = ConsumerMetrics()
     letters = DeadLetterWriter(config.kafka, skipped=metrics.skipped)
-    writers = letters, WindowWriter(config.kafka, letters=letters, skipped=metrics.skipped)
+    windows = WindowWriter(config.kafka, letters=letters, skipped=metrics.skipped)
     link = EngineLink(config.transport, metrics.skipped)
     if not config.kafka.standing_topic:
-        Consumer(config, source, *writers, link, health=health, metrics=metrics).run(stop)
+        Consumer(config, source, Writers(letters, windows), link, reports=reports).run(stop)
         return
     book = AnswerBook()
     registry = TopicRegistry(config, book, metrics.skipped)
@@ -38,7 +40,7 @@ def run_consumer(config: Config, stop: threading.Event) -> None:
     thread.start()
     try:
         answers = AnswerSink(config.kafka, book, skipped=metrics.skipped)
-        Consumer(config, source, *writers, link, answers, registry, health, metrics).run(stop)
+        Consumer(config, source, Writers(letters, windows, answers), link, registry, reports).run(stop)
     finally:
         ended.set()
         thread.join()

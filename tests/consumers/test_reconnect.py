@@ -18,6 +18,7 @@ from consumers.kafka.source import AssignmentChange, SourceEvent, SourcePartitio
 from consumers.wire.reasons import RawRecord
 from consumers.writers.spool import Confirmation
 from consumers.writers.windows import StoredWindows
+from consumers.writers.writers import Writers
 from stream_engine.config import Config, EngineSettings, KafkaSettings, TransportSettings
 from stream_engine.messages.transport import EngineLink
 from stream_engine.process.service import EngineService
@@ -143,9 +144,9 @@ def test_an_engine_that_was_reconnected_has_everything_acknowledged_in_the_end(
     monkeypatch.setattr("consumers.starts.WindowLoad", lambda *_: SimpleNamespace(result=StoredWindows))
     transport = TransportSettings(f"ipc://{tmp_path}/relay.sock", f"ipc://{tmp_path}/events.sock")
     source: Any = Source()
-    writers: Any = (Windows(), Windows())
+    windows: Any = Windows()
     link = EngineLink(transport)
-    consumer = Consumer(Config(transport=transport), source, *writers, link)
+    consumer = Consumer(Config(transport=transport), source, Writers(windows, windows), link)
     request.addfinalizer(link.close)
 
     def turn_until(condition: Callable[[], bool], what: str) -> None:

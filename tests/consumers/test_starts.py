@@ -14,6 +14,7 @@ from consumers.kafka.source import AssignmentChange, SourceEvent, SourcePartitio
 from consumers.starts import LOOKUP_RETRY_S, MAX_LOADS
 from consumers.stream import StreamState
 from consumers.writers.windows import StoredWindows
+from consumers.writers.writers import Writers
 from stream_engine.config import Config, KafkaSettings
 from stream_engine.messages import FromEngine, Welcome
 from tests.support.played_producer import PlayedSpool
@@ -93,7 +94,7 @@ class Bench:
         writer: Any = SimpleNamespace(spool=PlayedSpool(), deleting=lambda _: False)
         link: Any = SimpleNamespace(drain=self._drain, send=lambda _: None)
         source: Any = self.source
-        self.consumer = Consumer(Config(kafka=self.kafka), source, writer, writer, link)
+        self.consumer = Consumer(Config(kafka=self.kafka), source, Writers(writer, writer), link)
 
     def _drain(self, _: int) -> list[FromEngine]:
         messages, self.messages = self.messages, []

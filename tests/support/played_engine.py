@@ -17,6 +17,7 @@ from consumers.kafka.source import KafkaSource
 from consumers.kafka.topics import ensure_topics
 from consumers.writers.dead_letter import DeadLetterWriter
 from consumers.writers.windows import WindowWriter
+from consumers.writers.writers import Writers
 from stream_engine.config import Config, KafkaSettings, TransportSettings
 from stream_engine.messages import (
     Ack,
@@ -145,8 +146,8 @@ class Bench:
         source = KafkaSource(settings, settings.source_topics if self.trades else [self.topic])
         link = EngineLink(self.config.transport)
         letters = DeadLetterWriter(settings)
-        writers = letters, WindowWriter(settings, letters=letters)
-        return Consumer(replace(self.config, kafka=settings), source, *writers, link)
+        writers = Writers(letters, WindowWriter(settings, letters=letters))
+        return Consumer(replace(self.config, kafka=settings), source, writers, link)
 
     def consume(self, **changed: Any) -> Consumer:
         """A consumer in a thread of its own."""
