@@ -131,3 +131,25 @@ def test_a_session_whose_answer_is_being_decoded_keeps_its_cells(
     for work in works:
         assert work.generated == greedy(bench, tokens[work.query.session], TREND)
     bench.engine.check_integrity()
+
+
+def test_an_older_question_does_not_take_the_cells_of_an_answer_that_is_being_decoded(
+    talkative: Callable[..., Any], make_record: Callable[..., Record]
+) -> None:
+    """One that waited while commits in progress had all cells comes first in the queue afterwards."""
+    bench = talkative(sessions=1)
+    bench.feed([make_record("OTHER", 40 + number, number) for number in range(40)], 39)
+    tokens = list(bench.engine.sessions["AAPL"].tokens)
+    bench.engine.queries.ask(Query("AAPL", TREND, "full"), bench.replies.append)
+    assert bench.engine.step()
+    bench.engine.queries.ask(Query("OTHER", TREND, "full"), bench.replies.append)
+    queue = bench.engine.scheduler._queries
+    queue.insert(0, queue.pop())
+    (work,) = [work for work in queue if work.generated]
+    while not bench.replies:
+        assert bench.engine.budget.resident == ("AAPL",)
+        assert bench.engine.step()
+    bench.engine.run_until_idle()
+    assert [reply.session for reply in bench.replies] == ["AAPL", "OTHER"]
+    assert work.generated == greedy(bench, tokens, TREND)
+    bench.engine.check_integrity()
