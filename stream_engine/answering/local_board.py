@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stream_engine.decision.reading import Miss, Policy, Reading
+from stream_engine.model.profile import Profile
 from stream_engine.session.evidence import evidence_of
 from stream_engine.session.session import Session
+from stream_engine.state.live_gate import LiveGate
 from stream_engine.state.partitions import PartitionTable
 from stream_engine.state.publication import Publication
 
@@ -23,21 +25,27 @@ class LocalReading(Reading):
 
 
 class LocalBoard:
-    """Reads sessions; ``policy`` is replaced when risk control moves the gate. What is read here counts as a hit
-    of the slot on the shared board, which holds the same distribution."""
+    """Reads sessions, by the live gate. What is read here counts as a hit of the slot on the shared board, which
+    holds the same distribution."""
 
     def __init__(
         self,
         sessions: Mapping[str, Session],
         partitions: PartitionTable,
         publication: Publication,
-        policy: Policy,
+        gate: LiveGate,
+        profile: Profile,
     ) -> None:
         self._sessions = sessions
         self._partitions = partitions
         self._publication = publication
         self._topics: list[str] = []
-        self.policy = policy
+        self._gate = gate
+        self._model, self._digest, self._window_bars = profile.name, profile.digest(), profile.window_bars
+
+    @property
+    def policy(self) -> Policy:
+        return Policy(self._gate.now, self._model, self._digest, self._window_bars)
 
     def read(self, session_id: str, entry_key: str) -> LocalReading | Miss:
         session = self._sessions.get(session_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stream_engine.config import EngineSettings
@@ -13,7 +13,9 @@ from stream_engine.messages.counters import EngineCounters
 from stream_engine.model.render.rendering import Builder
 from stream_engine.questions.heat import HeatChange, QuestionHeat
 from stream_engine.session.session import Session
+from stream_engine.standing.registered_queries import RegisteredQueries
 from stream_engine.state.publication import Publication
+from stream_engine.state.scheduler import Lane, Scheduler
 
 LOOKS_A_HALF_LIFE = 8
 
@@ -28,21 +30,22 @@ class _Questions:
 
 
 class PromotedQuestions:
-    """Counts questions that reach the engine, and the API processes' reads of promoted slots.
-
-    ``standing`` gives the keys of a session's standing queries: those are no ad-hoc questions."""
+    """Counts questions that reach the engine, and the API processes' reads of promoted slots. What a session's
+    ``standing`` queries ask is no ad-hoc question."""
 
     def __init__(
         self,
         settings: EngineSettings,
         builder: Builder,
         publication: Publication,
-        standing: Callable[[str], Collection[str]],
+        standing: RegisteredQueries,
+        scheduler: Scheduler,
         counters: EngineCounters,
     ) -> None:
         self._builder = builder
         self._publication = publication
         self._standing = standing
+        self._scheduler = scheduler
         self._counters = counters
         self._half_life_s = settings.promotion_half_life_s
         self._places = 0 if settings.preposition == "off" else settings.promoted_questions
@@ -64,7 +67,7 @@ class PromotedQuestions:
 
         One of no class is answered in free text: its first token alone is no answer."""
         key = entry_key(question)
-        if not self._places or class_name is None or key in self._standing(session.id):
+        if not self._places or class_name is None or key in self._standing.keys(session.id):
             return False
         known = self._sessions.get(session.id)
         if known is None:
@@ -78,13 +81,18 @@ class PromotedQuestions:
             self._counters.questions_promoted_total += 1
         return bool(change.promoted)
 
+    def missed(self, session: Session, question: str, class_name: str | None) -> None:
+        """No ready distribution answered the question. Where that promotes it, it is decoded in idle time."""
+        if self.asked(session, question, class_name):
+            self._scheduler.add(Lane.LONE, session.id)
+
     def decoded(self, session: Session, question: str, ready: ReadyDistribution) -> None:
         """The full path has decoded this question on the session's present state: where it is promoted, that is
         its ready distribution, and no pass of its own is needed."""
         key = entry_key(question)
         known = self._sessions.get(session.id)
         if known is not None and key in known.entries and key not in session.ready and session.serving:
-            session.ready[key] = ready
+            session.decoded(key, ready)
             self._publication.added(session, known.entries, [key])
 
     def look(self, sessions: Mapping[str, Session]) -> None:
@@ -103,9 +111,9 @@ class PromotedQuestions:
         """The session's standing queries have changed: what one of them asks is theirs now."""
         known = self._sessions.get(session)
         if known is not None:
-            standing = self._standing(session)
+            standing = self._standing.keys(session)
             known.heat.discard(standing)
-            for key in known.entries.keys() & set(standing):
+            for key in known.entries.keys() & standing:
                 del known.entries[key]
                 known.reads.pop(key, None)
 
@@ -125,6 +133,6 @@ class PromotedQuestions:
         for key in change.demoted:
             del known.entries[key]
             known.reads.pop(key, None)
-            session.ready.pop(key, None)
+            session.forget(key)
             self._publication.removed(session, key)
             self._counters.questions_demoted_total += 1

@@ -19,13 +19,12 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 
 from stream_engine.answering.answers import is_complete, word_of
-from stream_engine.decision.gate import ClassGate
+from stream_engine.answering.gate_control import GateControl
 from stream_engine.decision.ready import ReadyDistribution
-from stream_engine.messages import CalibrationReport, Check, RiskChanged
+from stream_engine.messages import CalibrationReport, Check
 from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.render.rendering import Builder
 from stream_engine.risk.checked_points import Point
-from stream_engine.risk.monitor import RiskMonitor, WatchedClass
 from stream_engine.session.cell_budget import CellBudget
 from stream_engine.session.session import Session
 from stream_engine.session.token_hash import token_hash
@@ -57,34 +56,28 @@ class Dropped(Enum):
 
 
 class VerificationDesk:
-    """Takes checks in and judges their results. ``apply`` is called with the gates of all classes whenever risk
-    control has moved one, and ``emit`` with the event that tells of it."""
+    """Takes checks in and judges their results. Where they are evidence against a class, ``control`` moves its
+    gate."""
 
     def __init__(
         self,
-        monitor: RiskMonitor,
-        noise: float,
+        control: GateControl,
         builder: Builder,
         sessions: Mapping[str, Session],
         budget: CellBudget,
         scheduler: Scheduler,
-        apply: Callable[[dict[str, ClassGate]], None],
-        emit: Callable[[RiskChanged], None],
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self.monitor = monitor
-        self._noise = noise
+        self.control = control
         self._builder = builder
         self._sessions = sessions
         self._budget = budget
         self._scheduler = scheduler
-        self._apply = apply
-        self._emit = emit
         self._chance = chance
 
     def sample(self, session: Session, question: str, question_class: str, ready: ReadyDistribution) -> None:
         """The engine itself gave a fast answer: one in so many is checked, as the API processes do."""
-        if self._chance() < self.monitor.settings.check_share:
+        if self._chance() < self.control.monitor.settings.check_share:
             hashed = token_hash(session.tokens, self._builder.generic_entry)
             self.offer(
                 Check(
@@ -102,7 +95,7 @@ class VerificationDesk:
     def offer(self, check: Check) -> None:
         """A fast answer to be checked once there is idle time."""
         reason = None
-        if not self.monitor.settings.check_share:
+        if not self.control.monitor.settings.check_share:
             reason = Dropped.OFF
         elif self._repeated(check):
             reason = Dropped.REPEATED
@@ -142,28 +135,28 @@ class VerificationDesk:
                 check.gap,
                 word,
             )
-        watched = self.monitor.classes[check.question_class]
+        watched = self.control.monitor.classes[check.question_class]
         watched.points.add(_point(check))
         if watched.record(differs):
-            self._advance(watched)
+            self.control.advance(watched)
 
     def calibration(self) -> CalibrationReport:
         """What ``GET /v1/calibration`` shows."""
-        settings = self.monitor.settings
+        settings = self.control.monitor.settings
         return CalibrationReport(
             model=self._builder.profile.name,
             generic_class=self._builder.profile.generic_class.name,
-            file=self.monitor.facts,
+            file=self.control.monitor.facts,
             check_share=settings.check_share,
             level=settings.level,
             horizon=settings.horizon,
-            classes=tuple(watched.report() for watched in self.monitor.classes.values()),
-            dropped={reason.value: self.monitor.dropped[reason.value] for reason in Dropped},
+            classes=tuple(watched.report() for watched in self.control.monitor.classes.values()),
+            dropped={reason.value: self.control.monitor.dropped[reason.value] for reason in Dropped},
             waiting=self._scheduler.check_count,
         )
 
     def _repeated(self, check: Check) -> bool:
-        watched = self.monitor.classes.get(check.question_class)
+        watched = self.control.monitor.classes.get(check.question_class)
         if watched is not None and _point(check) in watched.points:
             return True
         same = (check.question_class, _point(check))
@@ -171,9 +164,11 @@ class VerificationDesk:
 
     def _obstacle(self, work: CheckWork) -> Dropped | None:
         check = work.check
-        watched = self.monitor.classes.get(check.question_class)
+        watched = self.control.monitor.classes.get(check.question_class)
         served = self._builder.answers.get(check.token, ("", ""))[0] == check.question_class
-        if watched is None or not (served and watched.gate.open and check.gap > watched.gate.tau + self._noise):
+        if watched is None or not (
+            served and watched.gate.open and check.gap > watched.gate.tau + self.control.noise
+        ):
             return Dropped.GATE_MOVED
         session = self._sessions.get(check.session)
         if session is None:
@@ -191,39 +186,7 @@ class VerificationDesk:
         return None
 
     def _drop(self, reason: Dropped) -> None:
-        self.monitor.dropped[reason.value] += 1
-
-    def _advance(self, watched: WatchedClass) -> None:
-        """The evidence has passed the threshold: the gate moves first, then everyone is told."""
-        before, previous = watched.report(), watched.state
-        self.monitor.advance(watched)
-        self._apply(self.monitor.gates())
-        gate = watched.gate
-        event = RiskChanged(
-            class_=watched.name,
-            state=watched.state.value,
-            previous=previous.value,
-            tau=gate.tau,
-            tau_before=before.tau,
-            open=gate.open,
-            budget=before.budget,
-            checks=before.checks,
-            false_accepts=before.false_accepts,
-            lower=before.lower,
-            upper=before.upper,
-            evidence=before.evidence,
-            threshold=before.threshold,
-        )
-        log.warning(
-            "class %s: %d of %d checked fast answers differ from the full path (budget %g): %s, tau %g",
-            watched.name,
-            before.false_accepts,
-            before.checks,
-            before.budget,
-            watched.state.value,
-            gate.tau,
-        )
-        self._emit(event)
+        self.control.monitor.dropped[reason.value] += 1
 
 
 def _point(check: Check) -> Point:

@@ -24,7 +24,8 @@ from stream_engine.model.render.rendering import Builder
 from stream_engine.process.configured_budget import budget_shape
 from stream_engine.process.configured_gate import build_gate
 from stream_engine.process.configured_model import load_runner, model_builder, model_files
-from stream_engine.state.publication import Unpublished
+from stream_engine.state.engine_state import new_state
+from stream_engine.state.live_gate import LiveGate
 from stream_engine.util.intervals import wilson
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -168,7 +169,8 @@ def probe(
     builder = model_builder(settings, model_files(settings))
     shape, gate = budget_shape(settings, builder), build_gate(builder)
     runner = _Timed(load_runner(settings, builder, shape))
-    engine = Engine(settings, builder, runner, shape, gate, Unpublished())
+    state = new_state(settings, builder, shape, LiveGate(gate))
+    engine = Engine(settings, builder, runner, state)
     profile = builder.profile
     replay, kind, tau = Replay(engine), profile.generic_class, profile.tau[profile.generic_class.name]
     cleans = clean_windows(profile, seed)

@@ -55,7 +55,7 @@ class Replay:
         if count < 1:
             return
         bars = bars_of(series.bars[len(series.bars) - (count - 1) * (window + 1) - window :])
-        self._engine.ingest.assign(Assign(series.name, 0, 1, 0, 0))
+        self._engine.assign(Assign(series.name, 0, 1, 0, 0))
         start = 0
         for number in range(count):
             end = window + number * (window + 1)
@@ -68,7 +68,7 @@ class Replay:
         """One window of each series, at the fill that is its number's turn; as many at once as the engine has
         sessions for."""
         window, fills = self._profile.window_bars, self._profile.region_bars - self._profile.window_bars + 1
-        self._engine.ingest.assign(Assign(SIMULATED, 0, 1, 0, 0))
+        self._engine.assign(Assign(SIMULATED, 0, 1, 0, 0))
         for at, group in _groups(series, self._engine.settings.max_sessions):
             numbers = list(range(first + at, first + at + len(group)))
             records = [
@@ -89,7 +89,7 @@ class Replay:
         self._engine.ingest.settle()
 
     def _leave(self, topic: str) -> None:
-        self._engine.ingest.revoke(Revoke(topic, 0, 1))
+        self._engine.revoke(Revoke(topic, 0, 1))
 
     def _moments(self, series: Sequence[Series], numbers: Sequence[int]) -> list[Moment]:
         """The header's distributions are taken before the questions are asked; these share their steps. A session

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
-from stream_engine.answering.query_desk import QueryDesk
-from stream_engine.decision.entry import common_prefix
-from stream_engine.model.forward.runner import Runner
-from stream_engine.model.render.rendering import Builder
-from stream_engine.session.cell_budget import CellBudget
+from stream_engine.answering.evaluations import Evaluations
+from stream_engine.answering.full_path import FullPath
+from stream_engine.engine.cells import Cells
 from stream_engine.session.session import Session
 from stream_engine.state.publication import Publication
 from stream_engine.state.scheduler import Lane, Scheduler
+from stream_engine.state.session_table import SessionTable
 
 
 class TurnRefused(ValueError):
@@ -19,30 +16,24 @@ class TurnRefused(ValueError):
 
 
 class Turns:
-    """Takes turns in. ``open_session`` creates a pushed session; ``overtaken`` is told of one whose version goes
-    by with the turn."""
+    """Takes turns in."""
 
     def __init__(
         self,
-        builder: Builder,
-        runner: Runner,
-        sessions: Mapping[str, Session],
-        budget: CellBudget,
+        sessions: SessionTable,
+        cells: Cells,
         scheduler: Scheduler,
-        queries: QueryDesk,
         publication: Publication,
-        open_session: Callable[[str], Session],
-        overtaken: Callable[[Session], None],
+        full_path: FullPath,
+        evaluations: Evaluations,
     ) -> None:
-        self._builder = builder
-        self._runner = runner
         self._sessions = sessions
-        self._budget = budget
+        self._builder = sessions.builder
+        self._cells = cells
         self._scheduler = scheduler
-        self._queries = queries
         self._publication = publication
-        self._open_session = open_session
-        self._overtaken = overtaken
+        self._full_path = full_path
+        self._evaluations = evaluations
 
     def append(self, session_id: str, tokens: tuple[int, ...]) -> Session:
         """Extend a pushed session by durable tokens; it is opened where it does not exist. Raises TurnRefused."""
@@ -51,14 +42,14 @@ class Turns:
             fed = f"{session.source.topic}/{session.source.partition}"
             raise TurnRefused(f"session {session_id!r} is fed by {fed}: its version counts offsets, not turns")
         self._refuse_without_room(session_id, self._builder.prefix if session is None else session.tokens, tokens)
-        session = session or self._open_session(session_id)
+        session = session or self._sessions.open(session_id)
         self._extend(session, tokens)
         return session
 
     def await_tool(self, session_id: str) -> None:
         """A tool call was emitted: its result's envelope is decoded while the session waits (section 3.5), where
         it has cells. Raises TurnRefused where there is no such session."""
-        self._known(session_id).awaiting_tool = True
+        self._known(session_id).await_tool()
         self._scheduler.add(Lane.LONE, session_id)
 
     def resume_tool(self, session_id: str, payload: str) -> int:
@@ -69,27 +60,18 @@ class Turns:
         session = self._known(session_id)
         tokens = self._builder.tool_envelope + self._builder.tool_payload(payload)
         self._refuse_without_room(session_id, session.tokens, tokens)
-        reused = 0
-        base = self._budget.base_of(session_id)
-        if base is not None and session.current:
-            source = 0
-            for branch in session.branches:
-                common = common_prefix(branch.tokens, tokens)
-                if common > reused:
-                    reused, source = common, branch.cell
-            if reused and source != session.resident:
-                self._runner.copy(base + source, base + session.resident, reused)
-        session.awaiting_tool = False
+        reused = self._cells.continue_branch(session, tokens)
+        session.tool_answered()
         self._extend(session, tokens, reused)
         return reused
 
     def _extend(self, session: Session, tokens: tuple[int, ...], computed: int = 0) -> None:
         """A turn is live as soon as it is taken: no answer of before it is given any more, here or by a reader of
         the board."""
-        self._overtaken(session)
+        self._evaluations.missed(session, session.owed, "overtaken")
         session.append_turn(tokens, computed)
         self._publication.invalidated(session)
-        self._queries.restart(session.id)
+        self._full_path.restart(session.id)
         self._scheduler.add_commit(session.id)
 
     def _known(self, session_id: str) -> Session:
@@ -103,7 +85,7 @@ class Turns:
     ) -> None:
         """As a region does, turns leave the second slab's cells alone: they serve questions where no room is
         left beside them."""
-        room = self._budget.shape.headroom(len(log))
+        room = self._cells.budget.shape.headroom(len(log))
         if len(tokens) > room:
             raise TurnRefused(
                 f"session {session_id!r}: a turn of {len(tokens)} tokens has no room: {max(0, room)} of its share "

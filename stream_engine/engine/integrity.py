@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from stream_engine.decision.entry import Entry
+from stream_engine.engine.session_entries import SessionEntries
 from stream_engine.session.cell_budget import CellBudget
 from stream_engine.session.session import Session
 from stream_engine.session.token_hash import token_hash
@@ -17,7 +18,7 @@ def check_integrity(
     budget: CellBudget,
     scheduler: Scheduler,
     publication: Publication,
-    entries: Callable[[Session], Iterable[Entry]],
+    entries: SessionEntries,
 ) -> None:
     """Cells = tokens = boundary, for every session; no extent overlaps another; and what is ready, here and on the
     board, is of the session's present log. Raises AssertionError with what differs."""
@@ -27,7 +28,7 @@ def check_integrity(
         _check_cells(session, budget)
         commit = scheduler.commits.get(session.id)
         under_way = commit is not None and commit.started
-        _check_ready(session, {entry.key: entry for entry in entries(session)}, publication, under_way)
+        _check_ready(session, {entry.key: entry for entry in entries.of(session)}, publication, under_way)
 
 
 def _check_cells(session: Session, budget: CellBudget) -> None:

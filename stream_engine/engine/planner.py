@@ -6,15 +6,16 @@ run (``engine.py``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stream_engine.config import EngineSettings
 from stream_engine.decision.entry import Entry, EntryKind, common_prefix
+from stream_engine.engine.cells import Cells
 from stream_engine.engine.riders import choose_riders
+from stream_engine.engine.session_entries import SessionEntries
 from stream_engine.messages import Rejected
 from stream_engine.messages.counters import EngineCounters
-from stream_engine.model.forward.runner import Runner
 from stream_engine.model.forward.step import Branch, Segment
 from stream_engine.session.cell_budget import CellBudget, Workbench
 from stream_engine.session.session import SecondSlab, Session, SessionState
@@ -81,27 +82,24 @@ class _Step:
 
 
 class Planner:
-    """Plans the engine's steps. ``entries`` gives a session's entries besides the queries; ``evicted`` is
-    called with a session that lost its cells, before they are given away."""
+    """Plans the engine's steps."""
 
     def __init__(
         self,
         settings: EngineSettings,
         scheduler: Scheduler,
-        sessions: dict[str, Session],
+        sessions: Mapping[str, Session],
         budget: CellBudget,
-        runner: Runner,
-        entries: Callable[[Session], tuple[Entry, ...]],
-        evicted: Callable[[Session], None],
+        cells: Cells,
+        entries: SessionEntries,
         counters: EngineCounters,
     ) -> None:
         self._settings = settings
         self._scheduler = scheduler
         self._sessions = sessions
         self._budget = budget
-        self._runner = runner
+        self._cells = cells
         self._entries = entries
-        self._evicted = evicted
         self._counters = counters
 
     def plan(self) -> list[PlannedSession]:
@@ -143,7 +141,7 @@ class Planner:
         if self._scheduler.generating(session.id):
             return  # an answer of several tokens is being decoded on the present version
         commit = self._scheduler.commits[session.id]
-        entries = self._entries(session)
+        entries = self._entries.of(session)
         wanted = any(entry.kind is EntryKind.STANDING for entry in entries)
         base = self._residence(step, session, wanted)
         if base is None and any(entry.every_commit for entry in entries):
@@ -216,9 +214,9 @@ class Planner:
             return None
         base, evicted = acquired
         if evicted is not None:
-            self._evicted(self._sessions[evicted])
+            self._cells.evict(evicted)
         shape = self._budget.shape
-        self._runner.copy(shape.prefix_base, base, shape.prefix)
+        self._cells.copy(shape.prefix_base, base, shape.prefix)
         session.resident = shape.prefix
         session.forget_branches()
         return base
@@ -231,7 +229,7 @@ class Planner:
         session.second = None
         if second.complete and session.tokens[: second.resident] == second.tokens:
             shape = self._budget.shape
-            self._runner.copy(base + shape.share - shape.reserve, base, second.resident)
+            self._cells.copy(base + shape.share - shape.reserve, base, second.resident)
             session.resident = second.resident
             self._counters.swaps_prepared_total += 1
 
@@ -249,7 +247,7 @@ class Planner:
         lone = lane is Lane.LONE
         due = [
             entry
-            for entry in self._entries(session)
+            for entry in self._entries.of(session)
             if entry.key not in session.ready and (entry.kind is EntryKind.STANDING) is not lone
         ]
         if due and not lone and session.state is SessionState.EVICTED:
@@ -315,7 +313,7 @@ class Planner:
         """More of ``log`` comes onto the workbench, as much as the step has room for."""
         bench, shape = self._budget.bench, self._budget.shape
         if bench.keep_common(log) < shape.prefix:
-            self._runner.copy(shape.prefix_base, bench.base, shape.prefix)
+            self._cells.copy(shape.prefix_base, bench.base, shape.prefix)
             bench.tokens[:] = log[: shape.prefix]
         append = tuple(log[len(bench.tokens) : len(bench.tokens) + step.room])
         return step.add(PlannedSession(session, bench.base, append, bench=bench))
@@ -325,7 +323,7 @@ class Planner:
         gets cells for it; an envelope is worth its cells only."""
         session = self._sessions[session_id]
         elsewhere = (EntryKind.STANDING, EntryKind.ENVELOPE)
-        due = [e for e in self._entries(session) if e.key not in session.ready and e.kind not in elsewhere]
+        due = [e for e in self._entries.of(session) if e.key not in session.ready and e.kind not in elsewhere]
         if not due or session.state is not SessionState.EVICTED:
             self._scheduler.lane_done(Lane.REFILL, session_id)
             return
@@ -356,7 +354,7 @@ class Planner:
             if session.scratch_end > shape.share - shape.reserve:
                 session.forget_branches()
             session.second = SecondSlab([*session.builder.prefix, *session.region.next_tokens()], shape.prefix)
-            self._runner.copy(shape.prefix_base, slab, shape.prefix)
+            self._cells.copy(shape.prefix_base, slab, shape.prefix)
         second = session.second
         append = tuple(second.tokens[second.resident : second.resident + step.room])
         step.add(PlannedSession(session, slab, append, second=True))
@@ -430,7 +428,7 @@ class Planner:
         work.cell, work.reused = session.scratch_end, reused
         session.scratch_end += length
         if reused:
-            self._runner.copy(base + source, base + work.cell, reused)
+            self._cells.copy(base + source, base + work.cell, reused)
         return Branch(work.entry[reused:], work.cell + reused, reused, work.cell if reused else 0)
 
     def _count_skips(self, skipped: tuple[Entry, ...]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 from stream_engine.messages import Ack, Assign, Batch, Record, Refused, Rejected, Restore, Revoke, Window
 from stream_engine.messages.counters import EngineCounters
@@ -10,68 +10,73 @@ from stream_engine.session.session import Session, SessionState, Source
 from stream_engine.state.partitions import OpenBatch, Partition, PartitionState, PartitionTable
 from stream_engine.state.publication import Publication
 from stream_engine.state.scheduler import Scheduler
+from stream_engine.state.session_table import SessionTable
 
 ACK_WINDOWS, ACK_BARS = 10_000, 100_000
 """Of one acknowledgement, some 10 MB: the windows of a partition with many sessions may all be due at once."""
 
 
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """A partition that was taken or given up, and the sessions that were of its earlier life: they are no longer
+    served from here."""
+
+    partition: Partition
+    left: tuple[Session, ...] = ()
+
+
 class Ingest:
-    """The engine's Kafka side. ``open_session`` and ``drop_session`` create and remove sessions. A session
-    that had no window written for ``quiet_records`` records of its partition gets one: it must not hold the
-    floor back."""
+    """The engine's Kafka side. A session that had no window written for ``quiet_records`` records of its partition
+    gets one: it must not hold the floor back."""
 
     def __init__(
         self,
-        boot_id: str,
-        sessions: dict[str, Session],
+        sessions: SessionTable,
+        partitions: PartitionTable,
         scheduler: Scheduler,
         publication: Publication,
         counters: EngineCounters,
-        open_session: Callable[[str, Source], Session],
-        drop_session: Callable[[Session], None],
         quiet_records: int,
     ) -> None:
+        self.partitions = partitions
         self._sessions = sessions
         self._scheduler = scheduler
         self._publication = publication
         self._counters = counters
-        self._open_session = open_session
-        self._drop_session = drop_session
         self._quiet_records = quiet_records
-        self.partitions = PartitionTable(boot_id, self._floor, self._windows)
 
-    def assign(self, message: Assign) -> bool:
-        """Take a partition; False when a newer generation owns it. Records that wait unapplied from an earlier
+    def assign(self, message: Assign) -> Handover | None:
+        """Take a partition; None when a newer generation owns it. Records that wait unapplied from an earlier
         assignment are dropped: they come again."""
-        source = Source(message.topic, message.partition)
-        before = self.partitions.get(source)
+        before = self.partitions.get(Source(message.topic, message.partition))
         owned = self.partitions.assign(message)
         if owned is None:
-            return False
-        if before is not None:
-            for name in tuple(before.sessions):
-                if owned is not before:
-                    self._drop_session(self._sessions[name])
-                    continue
-                # Whether the windows handed out were written is not known: the new owner gets them again.
-                self._sessions[name].window_due |= self._sessions[name].has_window
-                # A session that waits to go live after its replay does so without records.
-                replayed = self._sessions[name].state is SessionState.REBUILDING
-                self._scheduler.recall(name, keep=replayed)
-        if owned is not before:
-            owned.deleted.clear()  # the sessions left this engine only: their windows serve the new start
+            return None
         owned.gap_end = message.start if message.incomplete else None
-        self._publication.applied(owned)
-        return True
+        if before is not None and owned is not before:
+            return Handover(owned, tuple(self._sessions[name] for name in before.sessions))
+        if before is not None:
+            for name in before.sessions:
+                session = self._sessions[name]
+                session.ask_window()
+                # One that waits to go live after its replay does so without records.
+                self._scheduler.recall(name, keep=session.state is SessionState.REBUILDING)
+        return Handover(owned)
 
-    def revoke(self, message: Revoke) -> None:
-        """Give a partition up: its sessions are no longer served from here."""
+    def revoke(self, message: Revoke) -> Handover | None:
+        """Give a partition up; None where it is not owned by that generation or an earlier one."""
         owned = self.partitions.revoke(Source(message.topic, message.partition), message.generation)
         if owned is None:
-            return
-        for name in tuple(owned.sessions):
-            self._drop_session(self._sessions[name])
-        self._publication.dropped(owned.source)
+            return None
+        return Handover(owned, tuple(self._sessions[name] for name in owned.sessions))
+
+    def deleted(self, session: Session) -> None:
+        """A session was removed that is fed from here: its window has to go from the compacted topic."""
+        owned = self.partitions.get(session.source) if session.source is not None else None
+        if owned is not None:
+            owned.sessions.discard(session.id)
+            if session.has_window:
+                owned.deleted.append(session.id)
 
     def restore(self, message: Restore) -> None:
         """Sessions as their windows say; the records that follow come as a replay or live. A session that is
@@ -86,10 +91,6 @@ class Ingest:
             session = self._open(window.session, owned)
             session.move_to(SessionState.REBUILDING)
             session.restore(window)
-            if owned.gap_end is not None:
-                # What aged out had versions too, and none goes back: the session stands at the end of the gap.
-                session.offset = max(session.offset, owned.gap_end - 1)
-                session.version = session.offset + 1
             if owned.state is PartitionState.LIVE:
                 self._scheduler.add_commit(session.id)
 
@@ -113,10 +114,13 @@ class Ingest:
         acks = []
         for owned in self.partitions.all():
             self._go_live_when_due(owned)
-            ack = self.partitions.settle(owned)
-            if ack is not None:
+            settled = self.partitions.settle(owned)
+            if settled is not None:
+                windows = self._windows(owned)
+                fed = [self._sessions[name] for name in owned.sessions]
+                floors = [session.floor for session in fed if session.floor is not None]
+                acks.append(self.partitions.acknowledge(owned, settled, windows, floors))
                 self._publication.applied(owned)
-                acks.append(ack)
         return acks
 
     def _queue(self, owned: Partition, waiting: OpenBatch, record: Record) -> None:
@@ -175,11 +179,6 @@ class Ingest:
             return "the API"
         return None if source == owned.source else f"{source.topic}/{source.partition}"
 
-    def serves(self, session: Session) -> bool:
-        """Whether its partition has come as far as an earlier life may have answered from."""
-        owned = self.partitions.get(session.source) if session.source is not None else None
-        return owned is None or owned.state is PartitionState.LIVE
-
     def _go_live_when_due(self, owned: Partition) -> None:
         if owned.state is not PartitionState.REPLAYING or owned.settled < owned.serve_from:
             return
@@ -189,8 +188,7 @@ class Ingest:
                 self._scheduler.add_commit(name)
 
     def _open(self, key: str, owned: Partition) -> Session:
-        session = self._open_session(key, owned.source)
-        session.gap_end = owned.gap_end
+        session = self._sessions.open(key, owned.source, owned.gap_end)
         owned.claimed.discard(key)
         owned.sessions.add(session.id)
         return session
@@ -198,9 +196,6 @@ class Ingest:
     def _count_duplicate(self, waiting: OpenBatch, live: bool) -> None:
         waiting.duplicates += live
         self._counters.duplicates_total += 1
-
-    def _floor(self, name: str) -> int | None:
-        return self._sessions[name].floor
 
     def _windows(self, owned: Partition) -> tuple[Window, ...]:
         """Windows that are due: regions built anew, sessions long quiet, and deletions. What is too much for one

@@ -15,7 +15,9 @@ from stream_engine.process.configured_model import load_runner, model_builder, m
 from stream_engine.process.desks.own_standing import OwnStandingDesk
 from stream_engine.process.desks.standing_desk import Send, StandingDesk
 from stream_engine.process.desks.topic_standing import TopicStandingDesk
-from stream_engine.state.publication import BoardPublication, Publication, Unpublished
+from stream_engine.state.engine_state import new_state
+from stream_engine.state.live_gate import LiveGate
+from stream_engine.state.publication import BoardPublication
 
 API_WORKERS = 16
 """Workers that the board has room for at least: further API processes may be started beside a running engine."""
@@ -31,8 +33,8 @@ def build_engine(
     calibration = load_calibration(settings, builder)
     runner = load_runner(settings, builder, shape)
     gate = build_gate(builder, calibration, gate_noise(runner, builder))
-    publication: Publication = Unpublished()
-    risk = None
+    live = LiveGate(gate)
+    publication = risk = None
     if board is not None:
         identity = calibration.identity if calibration else model_identity(settings, builder)
         risk = build_monitor(board.risk, gate, calibration, identity, board.board.path)
@@ -44,8 +46,9 @@ def build_engine(
             max_workers=max(board.api.workers, API_WORKERS),
             lease_s=board.board.lease_s,
         )
-        publication = BoardPublication(writer, builder.profile, gate)
-    return Engine(settings, builder, runner, shape, gate, publication, emit, risk)
+        publication = BoardPublication(writer, builder.profile, live)
+    state = new_state(settings, builder, shape, live, publication)
+    return Engine(settings, builder, runner, state, emit, risk)
 
 
 def build_standing_desk(settings: KafkaSettings, engine: Engine, send: Send) -> StandingDesk:

@@ -198,6 +198,21 @@ class Session:
         self.offset = window.offset
         self.timestamp_ms, self.swaps = window.timestamp_ms, window.swaps
         self.has_window = True
+        if self.gap_end is not None:
+            # What aged out had versions too, and none goes back: the session stands at the end of the gap.
+            self.offset = max(self.offset, self.gap_end - 1)
+            self.version = self.offset + 1
+
+    def ask_window(self) -> None:
+        """Whether the windows handed out were written is not known: the partition's new owner gets them again."""
+        self.window_due |= self.has_window
+
+    def await_tool(self) -> None:
+        """A tool call was emitted: the envelope of its result is a decision point."""
+        self.awaiting_tool = True
+
+    def tool_answered(self) -> None:
+        self.awaiting_tool = False
 
     def append_turn(self, tokens: tuple[int, ...], computed: int = 0) -> None:
         """Extend an agentic session's turns: durable tokens that are not bars. The first ``computed`` of them have
@@ -221,6 +236,15 @@ class Session:
         self.version = version
         self.resident = min(self.resident, kept)
         self.invalidate()
+
+    def decoded(self, key: str, ready: ReadyDistribution) -> None:
+        """A decision point of the present log has been computed."""
+        self.ready[key] = ready
+        self.owed.discard(key)
+
+    def forget(self, key: str) -> None:
+        """Nobody asks for that decision point any more."""
+        self.ready.pop(key, None)
 
     def forget_branches(self) -> None:
         """The live end moves or the cells behind it are reused: nothing there may be resumed from."""

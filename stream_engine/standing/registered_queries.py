@@ -69,6 +69,10 @@ class RegisteredQueries:
             known = self._entries[session] = tuple(by_question.values())
         return known
 
+    def keys(self, session: str) -> set[str]:
+        """What the session's standing queries ask."""
+        return {entry.key for entry in self.entries(session)}
+
     def forget_session(self, session: str) -> None:
         self._entries.pop(session, None)
         for key in [key for key in self._answers if key[0] == session]:

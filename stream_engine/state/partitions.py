@@ -7,7 +7,7 @@ over batches whose every record is settled.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -76,19 +76,23 @@ class Partition:
             del self.rejected[next(iter(self.rejected))]
 
 
-class PartitionTable:
-    """Owned partitions by source. ``floor_of`` gives the oldest offset that a session's rebuild needs;
-    ``windows_of`` the windows that are due for the compacted topic, on which the floors then count."""
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What came of the batches that are settled since the last acknowledgement. ``last`` is the last offset of
+    the last one; ``applied`` counts live records of which a bar was taken, ``late`` those of which none was."""
 
-    def __init__(
-        self,
-        boot_id: str,
-        floor_of: Callable[[str], int | None],
-        windows_of: Callable[[Partition], tuple[Window, ...]],
-    ) -> None:
+    last: int
+    rejected: tuple[Rejected, ...]
+    applied: int
+    duplicates: int
+    late: int
+
+
+class PartitionTable:
+    """Owned partitions by source."""
+
+    def __init__(self, boot_id: str) -> None:
         self._boot_id = boot_id
-        self._floor_of = floor_of
-        self._windows_of = windows_of
         self._partitions: dict[Source, Partition] = {}
         self.sizes: dict[str, int] = {}
         """Partitions that each topic has, as its consumers say."""
@@ -167,32 +171,48 @@ class PartitionTable:
         owned.records += batch.consumed
         return owned
 
-    def settle(self, owned: Partition) -> Ack | None:
-        """Move ``applied`` over the settled batches at the front; the acknowledgement to send, if it moved."""
+    def settle(self, owned: Partition) -> Settled | None:
+        """Move ``applied`` over the settled batches at the front; None where there is none."""
         done: list[OpenBatch] = []
         while owned.open and owned.open[0].unsettled == 0:
             done.append(owned.open.popleft())
         if not done:
             return None
-        last, late = done[-1].last, sum(batch.late for batch in done)
-        owned.applied = max(owned.applied, last + 1)
-        rejected = tuple(rejected for batch in done for rejected in batch.rejected)
-        owned.remember(rejected)
-        windows = self._windows_of(owned)
-        floors = [floor for session in owned.sessions if (floor := self._floor_of(session)) is not None]
+        late = sum(batch.late for batch in done)
+        settled = Settled(
+            last=done[-1].last,
+            rejected=tuple(rejected for batch in done for rejected in batch.rejected),
+            applied=sum(batch.applied for batch in done) - late,
+            duplicates=sum(batch.duplicates for batch in done),
+            late=late,
+        )
+        owned.applied = max(owned.applied, settled.last + 1)
+        owned.remember(settled.rejected)
+        return settled
+
+    def acknowledge(
+        self, owned: Partition, settled: Settled, windows: tuple[Window, ...], floors: Iterable[int]
+    ) -> Ack:
+        """What the consumer is told: with the ``windows`` that are due, and the oldest offset that is needed for a
+        rebuild once they are written (``floors`` are those of the sessions)."""
         return Ack(
             boot_id=self._boot_id,
             topic=owned.source.topic,
             partition=owned.source.partition,
             generation=owned.generation,
-            last=last,
+            last=settled.last,
             floor=min([*floors, owned.applied]),
-            rejected=rejected,
+            rejected=settled.rejected,
             windows=windows,
-            applied=sum(batch.applied for batch in done) - late,
-            duplicates=sum(batch.duplicates for batch in done),
-            late=late,
+            applied=settled.applied,
+            duplicates=settled.duplicates,
+            late=settled.late,
         )
+
+    def serves(self, source: Source | None) -> bool:
+        """Whether the partition of a session has come as far as an earlier life may have answered from."""
+        owned = self._partitions.get(source) if source is not None else None
+        return owned is None or owned.state is PartitionState.LIVE
 
     def _refuse(self, batch: Batch, expected: int | None, reason: str) -> Refused:
         return Refused(

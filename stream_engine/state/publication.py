@@ -10,12 +10,12 @@ from stream_engine.board.layout import SlotRecord
 from stream_engine.board.meta import board_meta
 from stream_engine.board.writer import BoardWriter, SessionHandle
 from stream_engine.decision.entry import Entry
-from stream_engine.decision.gate import Gate
 from stream_engine.decision.ready import ReadyDistribution
 from stream_engine.model.profile import Profile
 from stream_engine.session.evidence import evidence_of
 from stream_engine.session.session import Session, Source
 from stream_engine.session.token_hash import token_hash
+from stream_engine.state.live_gate import LiveGate
 from stream_engine.state.partitions import Partition
 
 
@@ -54,8 +54,8 @@ class Publication(Protocol):
     def dropped(self, source: Source) -> None:
         """The partition was given up."""
 
-    def use_gate(self, gate: Gate) -> None:
-        """Risk control has moved it: every answer from now on obeys the new one."""
+    def gate_moved(self) -> None:
+        """Risk control has moved the live gate: every answer from now on obeys it."""
 
     def heartbeat(self) -> None:
         """The engine's thread is alive."""
@@ -93,7 +93,7 @@ class Unpublished:
 
     def dropped(self, source: Source) -> None: ...
 
-    def use_gate(self, gate: Gate) -> None: ...
+    def gate_moved(self) -> None: ...
 
     def heartbeat(self) -> None: ...
 
@@ -106,7 +106,7 @@ class Unpublished:
 class BoardPublication:
     """Keeps the ready board in step with the sessions."""
 
-    def __init__(self, board: BoardWriter, profile: Profile, gate: Gate) -> None:
+    def __init__(self, board: BoardWriter, profile: Profile, gate: LiveGate) -> None:
         self._board = board
         self._profile = profile
         self._gate = gate
@@ -152,9 +152,8 @@ class BoardPublication:
     def dropped(self, source: Source) -> None:
         self._board.drop_partition(self._topic_index(source), source.partition)
 
-    def use_gate(self, gate: Gate) -> None:
+    def gate_moved(self) -> None:
         """META is replaced in one store, and readers look at it for every answer."""
-        self._gate = gate
         self._tell_meta()
 
     def heartbeat(self) -> None:
@@ -202,4 +201,4 @@ class BoardPublication:
         return self._topics.index(source.topic)
 
     def _tell_meta(self) -> None:
-        self._board.set_meta(board_meta(self._profile, self._gate, tuple(self._topics)))
+        self._board.set_meta(board_meta(self._profile, self._gate.now, tuple(self._topics)))

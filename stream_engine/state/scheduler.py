@@ -34,6 +34,7 @@ class QueryWork:
     since: float
     entry: tuple[int, ...]
     class_name: str | None
+    routed_by: str = "none"
     expires: float = math.inf
     generated: list[int] = field(default_factory=list)
     cell: int | None = None

@@ -34,6 +34,8 @@ from stream_engine.process.configured_gate import build_gate, build_monitor
 from stream_engine.process.configured_model import model_identity
 from stream_engine.process.service import EngineService
 from stream_engine.session.cell_budget import BudgetShape
+from stream_engine.state.engine_state import new_state
+from stream_engine.state.live_gate import LiveGate
 from stream_engine.state.publication import BoardPublication
 
 TOPIC = "market.bars"
@@ -70,10 +72,12 @@ def planted_engine(config: Config) -> Callable[[Callable[[Event], None]], Engine
         builder = TokenBuilder.load(EMBEDDED)
         gate, shape = build_gate(builder), BudgetShape(4 * 1024, 4, 256, len(builder.prefix))
         board = BoardWriter.create(config.board.path, board_meta(builder.profile, gate), 16, 64, 4, 60.0)
-        publication = BoardPublication(board, builder.profile, gate)
+        live = LiveGate(gate)
+        publication = BoardPublication(board, builder.profile, live)
+        state = new_state(config.engine, builder, shape, live, publication)
         identity = model_identity(config.engine, builder)
         monitor = build_monitor(config.risk, gate, None, identity, config.board.path)
-        return Engine(config.engine, builder, Planted(builder), shape, gate, publication, emit, monitor)
+        return Engine(config.engine, builder, Planted(builder), state, emit, monitor)
 
     return build
 

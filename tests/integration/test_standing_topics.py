@@ -41,7 +41,7 @@ from tests.support.hash_service import (
 def expected_answers(session: str, question: str, count: int) -> list[str]:
     """By session version, from an engine that takes one record at a time and never stops. Version 0 has none."""
     engine = hash_engine()
-    engine.ingest.assign(Assign("bars", 0, 1, 0, 0))
+    engine.assign(Assign("bars", 0, 1, 0, 0))
     answers = [""]
     for offset in range(count):
         record = Record(session, offset, offset, (Bar(*bar(offset), float("nan")),))

@@ -12,13 +12,15 @@ from stream_engine.board.writer import BoardWriter
 from stream_engine.config import EngineSettings, RiskSettings
 from stream_engine.decision.gate import ClassGate, FastAnswer, Gate
 from stream_engine.engine.engine import UNWATCHED, Engine
-from stream_engine.messages import Assign, Bar, Record
+from stream_engine.messages import Assign, Bar, Event, Record
 from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.risk.monitor import RiskMonitor
 from stream_engine.session.cell_budget import BudgetShape
-from stream_engine.state.publication import BoardPublication, Unpublished
+from stream_engine.state.engine_state import new_state
+from stream_engine.state.live_gate import LiveGate
+from stream_engine.state.publication import BoardPublication
 from tests.support.checks import OTHER_WORDING, TREND, word_token
 from tests.support.engine_bench import TOPIC, Bench, FakeRunner
 
@@ -110,6 +112,7 @@ def make_bench(builder: TokenBuilder) -> Callable[..., Bench]:
         share: int | None = None,
         board: BoardWriter | None = None,
         risk: RiskSettings = UNWATCHED,
+        emit: Callable[[Event], None] | None = None,
         **settings: Any,
     ) -> Bench:
         profile = builder.profile
@@ -123,14 +126,15 @@ def make_bench(builder: TokenBuilder) -> Callable[..., Bench]:
         answers = {token: FastAnswer(*answer) for token, answer in builder.answers.items()}
         gate = Gate({profile.generic_class.name: ClassGate(2.0)}, answers, 0.0)
         bench: Bench
+        live = LiveGate(gate)
+        publication = None if board is None else BoardPublication(board, profile, live)
+        made = EngineSettings(max_sessions=sessions, check_integrity=True, **settings)
         engine = Engine(
-            EngineSettings(max_sessions=sessions, check_integrity=True, **settings),
+            made,
             builder,
             runner,
-            shape,
-            gate,
-            Unpublished() if board is None else BoardPublication(board, profile, gate),
-            lambda event: bench.events.append(event),
+            new_state(made, builder, shape, live, publication),
+            emit or (lambda event: bench.events.append(event)),
             RiskMonitor(risk, gate.classes),
         )
         bench = Bench(engine, runner, builder, shape, gate)
@@ -145,7 +149,7 @@ def fed(make_bench: Callable[..., Any], make_record: Callable[..., Record]) -> C
 
     def make(keys: tuple[str, ...] = ("AAPL",), bars: int = 40, **options: Any) -> Any:
         bench = make_bench(**options)
-        bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+        bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
         offset = 0
         for index in range(bars):
             round_ = [make_record(key, offset + n, index) for n, key in enumerate(keys)]

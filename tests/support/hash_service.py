@@ -39,7 +39,8 @@ from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.process.configured_budget import budget_shape
 from stream_engine.process.configured_gate import build_gate
 from stream_engine.process.service import EngineService
-from stream_engine.state.publication import Unpublished
+from stream_engine.state.engine_state import new_state
+from stream_engine.state.live_gate import LiveGate
 
 PATIENCE_S = 60.0
 TREND = "What is the trend?"
@@ -82,7 +83,13 @@ def hash_engine(emit: Callable[[Event], None] = lambda event: None) -> Engine:
     builder = TokenBuilder.load(EMBEDDED)
     settings = EngineSettings(max_sessions=4)
     shape, gate = budget_shape(settings, builder), build_gate(builder)
-    return Engine(settings, builder, HashRunner(shape.cells, builder), shape, gate, Unpublished(), emit)
+    return Engine(
+        settings,
+        builder,
+        HashRunner(shape.cells, builder),
+        new_state(settings, builder, shape, LiveGate(gate)),
+        emit,
+    )
 
 
 class Crash(Exception):

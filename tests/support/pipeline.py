@@ -26,7 +26,8 @@ from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.process.configured_budget import budget_shape
 from stream_engine.process.configured_gate import build_gate
 from stream_engine.process.service import EngineService
-from stream_engine.state.publication import Unpublished
+from stream_engine.state.engine_state import new_state
+from stream_engine.state.live_gate import LiveGate
 
 PATIENCE_S = 60.0
 
@@ -47,7 +48,8 @@ class OneWordRunner:
 def make_engine(settings: EngineSettings, emit: Callable[[Event], None] = lambda event: None) -> Engine:
     builder = TokenBuilder.load(EMBEDDED)
     shape, gate = budget_shape(settings, builder), build_gate(builder)
-    return Engine(settings, builder, OneWordRunner(builder), shape, gate, Unpublished(), emit)
+    state = new_state(settings, builder, shape, LiveGate(gate))
+    return Engine(settings, builder, OneWordRunner(builder), state, emit)
 
 
 class Pipeline:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stream_engine.answering.query_desk import not_found
+from stream_engine.answering.refusals import not_found
 from stream_engine.engine.engine import Engine
 from stream_engine.messages import (
     Check,

@@ -20,13 +20,14 @@ class PartitionDesk:
 
     def __init__(self, engine: Engine, standing: StandingDesk, server: EngineServer) -> None:
         self._boot_id = engine.boot_id
+        self._engine = engine
         self._ingest = engine.ingest
         self._standing = standing
         self._server = server
         self._owners: dict[Source, Peer] = {}
 
     def assign(self, peer: Peer, message: Assign) -> None:
-        if not self._ingest.assign(message):
+        if not self._engine.assign(message):
             return  # the newer owner keeps its acknowledgements; this one's batches are refused
         source = Source(message.topic, message.partition)
         self._owners[source] = peer.unsolicited()
@@ -49,7 +50,7 @@ class PartitionDesk:
             self._server.send(peer.unsolicited(), refused)
 
     def revoke(self, peer: Peer, message: Revoke) -> None:
-        self._ingest.revoke(message)
+        self._engine.revoke(message)
         source = Source(message.topic, message.partition)
         if self._ingest.partitions.get(source) is None:
             self._standing.given_up(source)
@@ -70,7 +71,7 @@ class PartitionDesk:
         """The partition starts again from the log, with its next assignment."""
         owned = self._ingest.partitions.get(source)
         if owned is not None:
-            self._ingest.revoke(Revoke(source.topic, source.partition, owned.generation))
+            self._engine.revoke(Revoke(source.topic, source.partition, owned.generation))
             self._standing.given_up(source)
 
     def refuse(self, peer: Peer, message: OfPartition | PartitionHead, reason: str) -> None:

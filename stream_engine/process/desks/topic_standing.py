@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from uuid import uuid4
 
-from stream_engine.answering.query_desk import unsupported
+from stream_engine.answering.refusals import unsupported
 from stream_engine.decision.entry import entry_key
 from stream_engine.engine.engine import Engine
 from stream_engine.messages import (

@@ -19,7 +19,8 @@ from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.process.configured_budget import budget_shape
 from stream_engine.process.configured_gate import build_gate
 from stream_engine.process.status import session_infos
-from stream_engine.state.publication import Unpublished
+from stream_engine.state.engine_state import new_state
+from stream_engine.state.live_gate import LiveGate
 from tests.integration.chaos.hash_model import predict
 
 
@@ -66,7 +67,9 @@ class Reference:
         settings = EngineSettings()
         self._builder = TokenBuilder.load(EMBEDDED)
         shape, gate = budget_shape(settings, self._builder), build_gate(self._builder)
-        self._engine = Engine(settings, self._builder, _NoModel(), shape, gate, Unpublished())
+        self._engine = Engine(
+            settings, self._builder, _NoModel(), new_state(settings, self._builder, shape, LiveGate(gate))
+        )
         self._topic = topic
         self._next = dict.fromkeys(range(partitions), 0)
         self._entries = {question: self._builder.query_entry(question) for question in questions}
@@ -75,7 +78,7 @@ class Reference:
         self.letters: set[LetterId] = set()
         self.records = 0
         for partition in range(partitions):
-            self._engine.ingest.assign(Assign(topic, partition, 1, 0, 0))
+            self._engine.assign(Assign(topic, partition, 1, 0, 0))
 
     def take(self, partition: int, raws: Sequence[RawRecord]) -> None:
         """The next records of a partition."""

@@ -62,7 +62,9 @@ def open_doors(
         ]
         bench.runner.answers = words  # of another class the gate would let nothing through
         engine = bench.engine
-        engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0, gap_end is not None))
+        engine.assign(Assign(TOPIC, 0, 1, 0, 0))
+        (partition,) = engine.ingest.partitions.all()
+        partition.gap_end = gap_end
         if standing:
             engine.register(StandingPut("*", STANDING, "commit", "sq"))
         keys = ["A"] * bars + [f"other {number}" for number in range(others)]
@@ -70,9 +72,7 @@ def open_doors(
         assert engine.ingest.take(Batch(TOPIC, 0, 1, -1, len(keys) - 1, len(keys), records)) is None
         engine.run_until_idle()
         engine.ingest.settle()
-        if "A" in engine.sessions:
-            engine.sessions["A"].gap_end = gap_end
-        engine._apply_gates(gates)
+        engine.gate_control.apply(gates)
         api = FastPath(path, 0, builder.profile.digest(), metrics)
 
         def ask(query: Query) -> tuple[Answer | ErrorReply, AnswerBody | None]:

@@ -57,7 +57,7 @@ def start(
 ) -> Callable[..., Any]:
     def make(**options: Any) -> Any:
         bench = make_bench(board=board, promotion_half_life_s=100.0, **options)
-        bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+        bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
         commit(bench, [make_record("A", offset) for offset in range(40)])
         return bench
 
@@ -113,10 +113,10 @@ def test_what_nobody_asks_cools_and_its_branch_is_gone(
 ) -> None:
     bench = start()
     paths(bench, MOMENTUM, 3)
-    assert [entry.key for entry in bench.engine.entries(bench.engine.sessions["A"])] == ["", MOMENTUM]
+    assert [entry.key for entry in bench.engine.entries.of(bench.engine.sessions["A"])] == ["", MOMENTUM]
     clock.now += 200.0
     bench.engine.step()
-    assert [entry.key for entry in bench.engine.entries(bench.engine.sessions["A"])] == [""]
+    assert [entry.key for entry in bench.engine.entries.of(bench.engine.sessions["A"])] == [""]
     assert reader.read("A", MOMENTUM) is Miss.ABSENT
     assert MOMENTUM not in bench.engine.sessions["A"].ready
     commit(bench, [make_record("A", 40)])
@@ -192,7 +192,7 @@ def test_a_standing_query_takes_over_and_leaves_nothing_behind(
     paths(bench, MOMENTUM, 3)
     query = bench.engine.register(StandingPut("A", MOMENTUM))
     bench.engine.run_until_idle()
-    assert [entry.key for entry in bench.engine.entries(bench.engine.sessions["A"])] == ["", MOMENTUM]
+    assert [entry.key for entry in bench.engine.entries.of(bench.engine.sessions["A"])] == ["", MOMENTUM]
     assert bench.engine.promoted.count == 0
     paths(bench, MOMENTUM, 5)
     assert bench.engine.promoted.count == 0
@@ -211,7 +211,7 @@ def test_it_takes_no_room_from_a_standing_query_and_no_cells_from_a_session(
     bench.engine.register(StandingPut("A", POSITION))
     paths(bench, MOMENTUM, 3)
     session = bench.engine.sessions["A"]
-    keys = [entry.key for entry in bench.engine.entries(session)]
+    keys = [entry.key for entry in bench.engine.entries.of(session)]
     assert keys == ["", POSITION, MOMENTUM]  # in the order in which room is given
     # Another session takes the only cells; the promoted question of the first is no reason to take them back.
     bench.ask("A", MOMENTUM)

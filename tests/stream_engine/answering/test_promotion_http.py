@@ -65,9 +65,7 @@ def http(
     board = BoardWriter.create(config.board.path, board_meta(builder.profile, gate), 16, 64, 1, 3600.0)
 
     def build(emit: Any) -> Any:
-        engine = make_bench(board=board, promotion_half_life_s=100.0).engine
-        engine._emit = emit
-        return engine
+        return make_bench(board=board, promotion_half_life_s=100.0, emit=emit).engine
 
     service, stop = EngineService(config, build), threading.Event()
     engine = threading.Thread(target=service.run, args=(stop,), daemon=True)

@@ -37,7 +37,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def bench(make_bench: Callable[..., Any], make_record: Callable[..., Record]) -> Any:
     made = make_bench()
-    made.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+    made.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
     feed(made, [make_record("A", offset) for offset in range(40)])
     return made
 
@@ -113,7 +113,7 @@ def test_a_session_deleted_while_its_query_waits_for_a_step(bench: Any) -> None:
 def test_a_partition_revoked_while_its_queries_wait(bench: Any, clock: Clock) -> None:
     ask(bench, path="full")
     ask(bench, min_offset=OffsetBound(0, 99), wait_ms=1_000)
-    bench.engine.ingest.revoke(Revoke(TOPIC, 0, 1))
+    bench.engine.revoke(Revoke(TOPIC, 0, 1))
     clock.now += 2
     bench.engine.run_until_idle()
     assert [reply.status for reply in bench.replies] == [404, 503]
@@ -140,7 +140,7 @@ def test_fast_only_says_when_there_is_nothing_ready(
     make_bench: Callable[..., Any], make_record: Callable[..., Record]
 ) -> None:
     bench = make_bench(preposition="off")
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+    bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
     feed(bench, [make_record("A", offset) for offset in range(40)])
     ask(bench, path="fast")
     reply = only(bench)
@@ -153,7 +153,7 @@ def test_a_session_that_warms_up_takes_no_fast_path(
     make_bench: Callable[..., Any], make_record: Callable[..., Record]
 ) -> None:
     bench = make_bench()
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+    bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
     feed(bench, [make_record("A", 0)])  # one bar
     assert bench.engine.sessions["A"].ready
     answer = bench.ask("A", TREND)
@@ -169,7 +169,7 @@ def test_min_version_met_by_a_commit_in_progress_waits_for_its_end(
     make_bench: Callable[..., Any], make_record: Callable[..., Record]
 ) -> None:
     bench = make_bench(step_tokens=16)
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+    bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
     feed(bench, [make_record("A", offset) for offset in range(10)])
     records = tuple(make_record("A", offset) for offset in range(10, 40))
     assert bench.engine.ingest.take(Batch(TOPIC, 0, 1, 9, 39, 30, records)) is None
@@ -238,7 +238,7 @@ def test_as_many_queries_wait_as_may_and_the_next_is_refused(
     make_bench: Callable[..., Any], make_record: Callable[..., Record], clock: Clock
 ) -> None:
     bench = make_bench(max_queries=3, promoted_questions=0)
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+    bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
     feed(bench, [make_record("A", offset) for offset in range(40)])
     for _ in range(2):
         ask(bench, min_version=41, wait_ms=60_000, path="full")
@@ -262,7 +262,7 @@ def test_ready_answers_are_given_however_many_queries_wait(
     make_bench: Callable[..., Any], make_record: Callable[..., Record]
 ) -> None:
     bench = make_bench(max_queries=1)
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+    bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
     feed(bench, [make_record("A", offset) for offset in range(40)])
     ask(bench, path="full")
     ask(bench, path="fast")
@@ -277,7 +277,7 @@ def test_overload_goes_by_and_leaves_nothing_behind(
     """Far more is offered than is run: a small step a second, a hundred queries in each, of askers who wait for
     two seconds."""
     bench = make_bench(max_queries=150, step_tokens=32)
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+    bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
     feed(bench, [make_record("A", offset) for offset in range(40)])
     for _ in range(20):
         for _ in range(100):

@@ -59,7 +59,7 @@ def test_answers_that_no_gate_let_through_are_not_checked(planted: Callable[...,
     bench.engine.run_until_idle()
     assert bench.ask("AAPL", TREND, path="full").path == "cold"
     assert bench.ask("AAPL", OTHER_WORDING).path == "fast"
-    bench.engine._apply_gates({"trend": ClassGate(7.0)})
+    bench.engine.gate_control.apply({"trend": ClassGate(7.0)})
     below = bench.ask("AAPL", TREND, path="fast")
     assert (below.path, below.gate) == ("fast", False)
     assert bench.engine.verification.calibration().classes[0].checks == 0

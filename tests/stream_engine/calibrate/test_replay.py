@@ -44,7 +44,7 @@ def test_what_is_seen_is_what_bar_by_bar_commits_would_show(
     """Across several swaps; the fake model's gap is a hash of the token log, so equal gaps are equal logs."""
     moments = list(Replay(make_bench().engine).recorded(series, most=100))
     live = make_bench()
-    live.engine.ingest.assign(Assign("market.bars", 0, 1, 0, 0))
+    live.engine.assign(Assign("market.bars", 0, 1, 0, 0))
     expected = {}
     for offset, bar in enumerate(bars_of(series.bars)):
         live.feed([Record(series.symbol, offset, offset, (bar,))], offset - 1)

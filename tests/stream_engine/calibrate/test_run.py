@@ -116,7 +116,7 @@ def test_an_engine_on_the_file_answers_with_its_tau_and_confidence(folder: Path,
 
 def _ask(engine: Engine, series: Series) -> list[Answer]:
     """The trend of the series' last bars, on the fast and on the full path."""
-    engine.ingest.assign(Assign("t", 0, 1, 0, 0))
+    engine.assign(Assign("t", 0, 1, 0, 0))
     engine.ingest.take(Batch("t", 0, 1, -1, 0, 1, (Record("XYZ", 0, 0, tuple(bars_of(series.bars))),)))
     engine.run_until_idle()
     replies: list[Any] = []

@@ -60,7 +60,7 @@ def test_waiting_records_of_one_key_become_one_commit(
 
 def test_swaps_keep_every_fill_exact(make_bench: Callable[..., Any], make_record: Callable[..., Record]) -> None:
     bench = make_bench()
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+    bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
     fills = set()
     for offset in range(200):
         bench.feed([make_record("AAPL", offset)], offset - 1)
@@ -80,7 +80,7 @@ def test_a_swap_without_idle_time_happens_in_the_commit(
     make_bench: Callable[..., Any], make_record: Callable[..., Record]
 ) -> None:
     bench = make_bench()
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+    bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
     bench.feed([make_record("AAPL", offset) for offset in range(64)], -1, run=False)
     assert bench.engine.step()  # one step, so the second slab has had no turn
     bench.feed([make_record("AAPL", 64)], 63, run=False)
@@ -98,7 +98,7 @@ def test_token_log_does_not_depend_on_how_records_were_grouped(
     logs = []
     for size in (1, 7, 150):
         bench = make_bench()
-        bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+        bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
         for start in range(0, 150, size):
             bench.feed(records[start : start + size], start - 1)
         logs.append(bench.engine.sessions["AAPL"].tokens)
@@ -213,7 +213,7 @@ def test_replay_runs_no_model_and_emits_nothing_until_live(
     make_bench: Callable[..., Any], make_record: Callable[..., Record], fed: Callable[..., Any]
 ) -> None:
     bench = make_bench()
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 40))
+    bench.engine.assign(Assign(TOPIC, 0, 1, 0, 40))
     bench.claim(make_record("AAPL", 0))
     bench.feed([make_record("AAPL", offset) for offset in range(20)], -1)
     assert bench.runner.steps == []
@@ -235,7 +235,7 @@ def test_a_replay_brings_back_only_what_left_a_window(
 ) -> None:
     """Else a key could come back as another source's, or after its deletion."""
     bench = make_bench()
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 20))
+    bench.engine.assign(Assign(TOPIC, 0, 1, 0, 20))
     bench.claim(make_record("MINE", 0))
     bench.feed([make_record("MINE" if offset % 2 == 0 else "REFUSED", offset) for offset in range(20)], -1)
     assert set(bench.engine.sessions) == {"MINE"}
@@ -261,7 +261,7 @@ def test_batches_are_fenced_and_in_order(fed: Callable[..., Any], make_record: C
 def test_redelivered_records_are_duplicates(fed: Callable[..., Any], make_record: Callable[..., Record]) -> None:
     bench = fed(bars=40)
     tokens = list(bench.engine.sessions["AAPL"].tokens)
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 2, 30, 30))
+    bench.engine.assign(Assign(TOPIC, 0, 2, 30, 30))
     records = tuple(make_record("AAPL", offset) for offset in range(30, 40))
     assert bench.engine.ingest.take(Batch(TOPIC, 0, 2, 29, 39, 10, records)) is None
     bench.engine.run_until_idle()
@@ -272,7 +272,7 @@ def test_redelivered_records_are_duplicates(fed: Callable[..., Any], make_record
 
 def test_a_second_source_is_rejected_by_name(fed: Callable[..., Any], make_record: Callable[..., Record]) -> None:
     bench = fed(bars=40)
-    bench.engine.ingest.assign(Assign("other.bars", 5, 1, 0, 0))
+    bench.engine.assign(Assign("other.bars", 5, 1, 0, 0))
     batch = Batch("other.bars", 5, 1, -1, 0, 1, (make_record("AAPL", 0),))
     assert bench.engine.ingest.take(batch) is None
     (ack,) = bench.engine.ingest.settle()
@@ -293,7 +293,7 @@ def test_revoked_partitions_and_deleted_sessions_are_gone(
     assert reply.status == 404
     bench.feed([make_record("A", 81, 41)], 80)
     assert engine.sessions["A"].state is SessionState.WARMING_UP  # it lives again with its next record
-    engine.ingest.revoke(Revoke(TOPIC, 0, 1))
+    engine.revoke(Revoke(TOPIC, 0, 1))
     assert engine.sessions == {}
     assert engine.budget.resident == ()
 
@@ -329,7 +329,7 @@ def test_incomplete_until_the_window_is_from_behind_the_gap(
     make_bench: Callable[..., Any], make_record: Callable[..., Record]
 ) -> None:
     bench = make_bench()
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 100, 100, incomplete=True))
+    bench.engine.assign(Assign(TOPIC, 0, 1, 100, 100, incomplete=True))
     for offset in range(100, 140):
         bench.feed([make_record("AAPL", offset)], offset - 1)
         assert bench.engine.sessions["AAPL"].incomplete is (offset < 131)

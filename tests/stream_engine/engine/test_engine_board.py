@@ -48,7 +48,7 @@ def start(
 ) -> Callable[..., Any]:
     def make(keys: str = "A", **options: Any) -> Any:
         bench = make_bench(board=board, **options)
-        bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+        bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
         commit(
             bench,
             [make_record(key, number * 40 + n, n) for number, key in enumerate(keys) for n in range(40)],

@@ -24,7 +24,8 @@ from stream_engine.process.configured_budget import budget_shape
 from stream_engine.process.configured_gate import build_gate
 from stream_engine.risk.monitor import RiskMonitor
 from stream_engine.session.token_hash import token_hash
-from stream_engine.state.publication import Unpublished
+from stream_engine.state.engine_state import new_state
+from stream_engine.state.live_gate import LiveGate
 
 WINDOW = 11
 """Sliding window in tokens, far shorter than any region: a wrong distance cannot go unseen."""
@@ -70,8 +71,10 @@ class Exact:
         runner.run([Segment(shape.prefix_base, 0, builder.prefix)])
         gate = build_gate(builder)
         monitor = RiskMonitor(risk, gate.classes)
-        self.engine = Engine(self.settings, builder, runner, shape, gate, Unpublished(), risk=monitor)
-        self.engine.ingest.assign(Assign("market.bars", 0, 1, 0, 0))
+        self.engine = Engine(
+            self.settings, builder, runner, new_state(self.settings, builder, shape, LiveGate(gate)), risk=monitor
+        )
+        self.engine.assign(Assign("market.bars", 0, 1, 0, 0))
         self.offset = 0
         self.checked = 0
 
@@ -111,7 +114,7 @@ class Exact:
     def check_ready(self) -> None:
         """Every ready distribution that the engine holds."""
         for session in self.engine.sessions.values():
-            for entry in self.engine.entries(session):
+            for entry in self.engine.entries.of(session):
                 ready = session.ready.get(entry.key)
                 if ready is not None:
                     self.check(session.id, entry.tokens, ready.gap, ready.top1)
@@ -199,5 +202,5 @@ def test_a_check_of_an_old_version_equals_the_full_path_of_that_time(
         exact.engine.check_integrity()
     exact.check_ready()
     assert exact.engine.sessions["A"].swaps > 0
-    assert desk.monitor.dropped["changed"] > 0
+    assert desk.control.monitor.dropped["changed"] > 0
     assert late > 4

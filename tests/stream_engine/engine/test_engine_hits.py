@@ -59,7 +59,7 @@ def test_a_read_that_the_gate_holds_back_is_a_hit_as_well(
 ) -> None:
     """Eq. 8 counts what was read while valid, whether or not the gate fired."""
     bench = fed(bars=40, board=board)
-    bench.engine._apply_gates({name: type(gate)(1e9) for name, gate in bench.gate.classes.items()})
+    bench.engine.gate_control.apply({name: type(gate)(1e9) for name, gate in bench.gate.classes.items()})
     assert counted(bench, lambda: bench.ask("AAPL", TREND)) == (1, 0)
     assert bench.engine.counters.answers_fast_total == 0
 

@@ -87,7 +87,7 @@ def session_machine(
             self.logs: dict[int, tuple[int, ...]] = {}
             self.finish_check = self.engine.verification.finish
             self.engine.verification.finish = self.judge
-            self.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+            self.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
             self.generation, self.offset = 1, 0
             self.index = dict.fromkeys(KEYS, 0)
             self.log: list[Record] = []
@@ -117,7 +117,7 @@ def session_machine(
             moved = self.engine.step()
             for session in self.engine.sessions.values():
                 self.logs[token_hash(session.tokens, builder.generic_entry)] = tuple(session.tokens)
-                for entry in (*self.engine.entries(session),):
+                for entry in (*self.engine.entries.of(session),):
                     if entry.key in session.ready:
                         at = (session.id, entry.key, session.version)
                         self.history[at].add(token_hash(session.tokens, entry.tokens))
@@ -238,7 +238,7 @@ def session_machine(
             owned = self.engine.ingest.partitions.all()[0]
             if start > owned.applied:
                 start = owned.applied
-            self.engine.ingest.assign(Assign(TOPIC, 0, self.generation, start, start))
+            self.engine.assign(Assign(TOPIC, 0, self.generation, start, start))
             again = self.log[start:]
             if again:
                 batch = Batch(TOPIC, 0, self.generation, start - 1, self.offset - 1, len(again), tuple(again))

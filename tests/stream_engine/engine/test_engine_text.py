@@ -134,7 +134,7 @@ def test_a_check_finds_the_full_paths_answer_of_that_time(
     """However many tokens the answer has, and though the session has moved on."""
     question, builder, desk = "What is the trend?", engine.builder, engine.verification
     unmoved = RiskSettings(check_share=1.0, budget=0.9, horizon=10**9)
-    desk.monitor = RiskMonitor(unmoved, {"trend": ClassGate(0.0)})
+    desk.control.monitor = RiskMonitor(unmoved, {"trend": ClassGate(0.0)})
     commit(engine, [make_record("AAPL", offset) for offset in range(40)])
     lengths = []
     for offset in range(40, 46):

@@ -32,7 +32,7 @@ class Stream:
         self.bench, self._make = bench, make_record
         self.offset = 0
         self._index: dict[str, int] = {}
-        bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+        bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
 
     def send(self, key: str, index: int | None = None, close: float | None = None) -> None:
         number = self._index.get(key, 0) if index is None else index

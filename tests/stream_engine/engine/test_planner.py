@@ -22,7 +22,7 @@ class Feed:
         self.bench = bench
         self.offset = 0
         self._make = make_record
-        bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+        bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
 
     def send(self, *keys: str, bars: int = 1, run: bool = True) -> None:
         records = [

@@ -33,7 +33,7 @@ TREND = "What is the trend?"
 @pytest.fixture
 def bench(make_bench: Callable[..., Any]) -> Any:
     made = make_bench()
-    assert made.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+    assert made.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
     return made
 
 
@@ -59,7 +59,7 @@ def test_an_empty_batch_is_acknowledged_at_once(bench: Any) -> None:
 def test_a_record_without_bars_claims_its_key_and_opens_no_session(
     bench: Any, make_record: Callable[..., Record]
 ) -> None:
-    assert bench.engine.ingest.assign(Assign("market.trades", 0, 2, 0, 0))
+    assert bench.engine.assign(Assign("market.trades", 0, 2, 0, 0))
     trades = [Record("A", 0, 0, ())]
     assert bench.engine.ingest.take(Batch("market.trades", 0, 2, -1, 0, 1, tuple(trades))) is None
     assert [(ack.last, ack.applied) for ack in run(bench)] == [(0, 1)]
@@ -74,7 +74,7 @@ def test_a_record_without_bars_claims_its_key_and_opens_no_session(
     assert [(one.offset, one.reason) for one in ack.rejected] == [(1, "second_source")]
     assert ack.applied == 1
     assert bench.engine.sessions["A"].source == Source("market.trades", 0)
-    bench.engine.ingest.revoke(Revoke("market.trades", 0, 2))
+    bench.engine.revoke(Revoke("market.trades", 0, 2))
     take(bench, [make_record("A", 2)])  # the claim went with its partition
     assert [one.rejected for one in run(bench)] == [()]
 
@@ -86,7 +86,7 @@ def test_refused_trades_are_told_again_however_the_next_consumer_polls_them(
     topic = "market.trades"
     take(bench, [make_record("A", 0), make_record("B", 1)])
     run(bench)
-    assert bench.engine.ingest.assign(Assign(topic, 0, 1, 0, 0))
+    assert bench.engine.assign(Assign(topic, 0, 1, 0, 0))
 
     def told(generation: int, *records: Record) -> tuple[list[tuple[int, str]], int]:
         bench.engine.ingest.take(Batch(topic, 0, generation, -1, 6, 7, records))
@@ -95,10 +95,10 @@ def test_refused_trades_are_told_again_however_the_next_consumer_polls_them(
 
     refused = [(4, "second_source"), (5, "second_source")]
     assert told(1, Record("C", 3, 0, ()), Record("A", 4, 0, ()), make_record("B", 5)) == (refused, 0)
-    bench.engine.ingest.assign(Assign(topic, 0, 2, 0, 0))  # the consumer died with the letters unwritten
+    bench.engine.assign(Assign(topic, 0, 2, 0, 0))  # the consumer died with the letters unwritten
     again = [Record("C", 1, 0, ()), Record("A", 2, 0, ()), make_record("B", 3), Record("A", 4, 0, ())]
     assert told(2, *again) == ([(2, "second_source"), (3, "second_source"), (4, "second_source")], 1)
-    bench.engine.ingest.assign(Assign(topic, 0, 3, 0, 7))  # they are written: a replay tells of nothing
+    bench.engine.assign(Assign(topic, 0, 3, 0, 7))  # they are written: a replay tells of nothing
     assert told(3, *again) == ([], 0)
 
 
@@ -106,7 +106,7 @@ def test_a_batch_is_acknowledged_when_all_its_sessions_are_done(
     make_bench: Callable[..., Any], make_record: Callable[..., Record]
 ) -> None:
     bench = make_bench(step_tokens=40)
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+    bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
     take(bench, [make_record(key, n, n) for n, key in enumerate("ABCABC")])
     steps = 0
     while not (acks := bench.engine.ingest.settle()):
@@ -141,12 +141,12 @@ def test_windows_that_are_due_together_come_in_messages_of_a_bounded_size(
     make_bench: Callable[..., Any], make_record: Callable[..., Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = make_bench(sessions=4)
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+    bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
     keys = "ABCD"
     take(bench, [make_record(keys[n % 4], n, index=n // 4) for n in range(280)])
     (first,) = run(bench)
     assert sorted(window.session for window in first.windows) == list(keys)
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 2, 0, 280))  # whether they were written is not known: again
+    bench.engine.assign(Assign(TOPIC, 0, 2, 0, 280))  # whether they were written is not known: again
     monkeypatch.setattr(ingest, "ACK_BARS", 2 * len(first.windows[0].bars) - 1)
     told: list[list[str]] = []
     for last in range(280, 283):
@@ -184,12 +184,12 @@ def test_a_session_that_waits_to_go_live_survives_a_reassignment(
 ) -> None:
     bench = make_bench()
     engine = bench.engine
-    engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 40))
+    engine.assign(Assign(TOPIC, 0, 1, 0, 40))
     bench.claim(make_record("A", 0))
     take(bench, [make_record("A", offset) for offset in range(40)])
     assert [ack.last for ack in engine.ingest.settle()] == [39]
     assert engine.sessions["A"].state is SessionState.REBUILDING
-    assert engine.ingest.assign(Assign(TOPIC, 0, 2, 30, 40))  # before the engine found the time
+    assert engine.assign(Assign(TOPIC, 0, 2, 30, 40))  # before the engine found the time
     take(bench, [make_record("A", offset) for offset in range(30, 40)], generation=2)
     assert [ack.last for ack in run(bench)] == [39]
     assert engine.sessions["A"].state is SessionState.LIVE
@@ -202,11 +202,11 @@ def test_a_reassignment_in_the_middle_of_a_replay(
     bench = make_bench()
     engine = bench.engine
     records = [make_record("A", offset) for offset in range(60)]
-    engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 60))
+    engine.assign(Assign(TOPIC, 0, 1, 0, 60))
     bench.claim(records[0])
     take(bench, records[:25])
     engine.ingest.settle()
-    assert engine.ingest.assign(Assign(TOPIC, 0, 2, 10, 60))
+    assert engine.assign(Assign(TOPIC, 0, 2, 10, 60))
     bench.claim(records[10], generation=2)
     take(bench, records[10:], generation=2)
     run(bench)
@@ -224,7 +224,7 @@ def test_what_another_engine_applied_is_replayed_without_events(
     run(bench)
     bench.events.clear()
     # The partition was elsewhere from 35 to 45, and its revocation got lost.
-    assert bench.engine.ingest.assign(Assign(TOPIC, 0, 2, 0, 45))
+    assert bench.engine.assign(Assign(TOPIC, 0, 2, 0, 45))
     take(bench, records[:46], generation=2)
     run(bench)
     assert bench.engine.sessions["A"].version == 46
@@ -236,12 +236,12 @@ def test_a_record_redelivered_during_its_own_commit_settles_with_it(
 ) -> None:
     bench = make_bench(step_tokens=16)
     engine = bench.engine
-    engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+    engine.assign(Assign(TOPIC, 0, 1, 0, 0))
     records = [make_record("A", offset) for offset in range(40)]
     take(bench, records)
     assert engine.step()
     assert engine.scheduler.commits["A"].started
-    assert engine.ingest.assign(Assign(TOPIC, 0, 2, 0, 0))
+    assert engine.assign(Assign(TOPIC, 0, 2, 0, 0))
     take(bench, records, generation=2)
     # A reader that sees the offset applied must find the slot of the commit, so neither moves before.
     assert engine.ingest.settle() == []
@@ -254,7 +254,7 @@ def test_records_that_wait_for_a_step_come_again_after_a_reassignment(
     bench: Any, make_record: Callable[..., Record]
 ) -> None:
     take(bench, [make_record("A", 0), make_record("B", 1)])
-    assert bench.engine.ingest.assign(Assign(TOPIC, 0, 2, 0, 0))
+    assert bench.engine.assign(Assign(TOPIC, 0, 2, 0, 0))
     assert not bench.engine.scheduler.busy
     take(bench, [make_record("A", 0), make_record("B", 1)], generation=2)
     assert [(ack.generation, ack.last, ack.applied) for ack in run(bench)] == [(2, 1, 2)]
@@ -262,7 +262,7 @@ def test_records_that_wait_for_a_step_come_again_after_a_reassignment(
 
 def test_a_stale_assignment_says_so_and_changes_nothing(bench: Any, make_record: Callable[..., Record]) -> None:
     take(bench, [make_record("A", 0)])
-    assert not bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+    assert not bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
     assert [ack.last for ack in run(bench)] == [0]
 
 
@@ -271,24 +271,24 @@ def test_revoking_while_commits_wait_leaves_nothing(
 ) -> None:
     bench = make_bench(step_tokens=16)
     engine = bench.engine
-    engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+    engine.assign(Assign(TOPIC, 0, 1, 0, 0))
     engine.register(StandingPut("*", TREND))
     take(bench, [make_record(key, n, n) for n, key in enumerate("ABABABABABABABABABAB")])
     assert engine.step()
-    engine.ingest.revoke(Revoke(TOPIC, 0, 1))
+    engine.revoke(Revoke(TOPIC, 0, 1))
     assert engine.sessions == {}
     assert not engine.scheduler.busy
     assert engine.ingest.settle() == []
     assert not engine.step()
-    assert engine.ingest.assign(Assign(TOPIC, 0, 2, 0, 0))
+    assert engine.assign(Assign(TOPIC, 0, 2, 0, 0))
     take(bench, [make_record("A", 0)], generation=2)
     assert [ack.last for ack in run(bench)] == [0]
 
 
 def test_a_late_revocation_of_an_older_owner_is_ignored(bench: Any, make_record: Callable[..., Record]) -> None:
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 5, 0, 0))
+    bench.engine.assign(Assign(TOPIC, 0, 5, 0, 0))
     take(bench, [make_record("A", 0)], generation=5)
-    bench.engine.ingest.revoke(Revoke(TOPIC, 0, 4))
+    bench.engine.revoke(Revoke(TOPIC, 0, 4))
     assert [ack.last for ack in run(bench)] == [0]
 
 
@@ -297,7 +297,7 @@ def test_a_session_deleted_in_the_middle_of_its_commit(
 ) -> None:
     bench = make_bench(step_tokens=16)
     engine = bench.engine
-    engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+    engine.assign(Assign(TOPIC, 0, 1, 0, 0))
     take(bench, [make_record("A", offset) for offset in range(30)])
     assert engine.step()
     take(bench, [make_record("A", 30)])
@@ -314,7 +314,7 @@ def test_live_records_behind_a_replay_are_reported(
     make_bench: Callable[..., Any], make_record: Callable[..., Record]
 ) -> None:
     bench = make_bench()
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 40))
+    bench.engine.assign(Assign(TOPIC, 0, 1, 0, 40))
     take(bench, [make_record("A", offset) for offset in range(42)])
     run(bench)
     assert [e.session_version for e in bench.events if isinstance(e, Committed)] == [42]
@@ -325,7 +325,7 @@ def test_windows_are_handed_out_again_to_a_new_owner(bench: Any, make_record: Ca
     (first,) = run(bench)
     assert [window.session for window in first.windows] == ["A"]
     # The consumer died before it wrote them: the next one starts where Kafka says.
-    assert bench.engine.ingest.assign(Assign(TOPIC, 0, 2, 0, 0))
+    assert bench.engine.assign(Assign(TOPIC, 0, 2, 0, 0))
     take(bench, [make_record("A", offset) for offset in range(71)], generation=2)
     (again,) = run(bench)
     assert [window.session for window in again.windows] == ["A"]
@@ -337,10 +337,10 @@ def test_windows_of_an_older_generation_or_an_unowned_partition_restore_nothing(
 ) -> None:
     take(bench, [make_record("A", offset) for offset in range(70)])
     windows = run(bench)[0].windows
-    bench.engine.ingest.revoke(Revoke(TOPIC, 0, 1))
+    bench.engine.revoke(Revoke(TOPIC, 0, 1))
     bench.engine.ingest.restore(Restore(TOPIC, 0, 1, windows))
     assert bench.engine.sessions == {}
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 3, 70, 70))
+    bench.engine.assign(Assign(TOPIC, 0, 3, 70, 70))
     bench.engine.ingest.restore(Restore(TOPIC, 0, 2, windows))
     assert bench.engine.sessions == {}
     bench.engine.ingest.restore(Restore(TOPIC, 0, 3, windows))
@@ -384,7 +384,7 @@ def test_nothing_is_kept_of_sessions_that_come_and_go(bench: Any, make_record: C
 def test_a_rejection_is_told_again_to_the_next_consumer(bench: Any, make_record: Callable[..., Record]) -> None:
     """The one before may have died with the dead letter in its hands."""
     late, foreign = make_record("A", 3, -9), make_record("B", 4)
-    bench.engine.ingest.assign(Assign("market.trades", 0, 1, 0, 0))
+    bench.engine.assign(Assign("market.trades", 0, 1, 0, 0))
     bench.engine.ingest.take(Batch("market.trades", 0, 1, -1, 0, 1, (make_record("B", 0),)))
     records = [*(make_record("A", offset) for offset in range(3)), late, foreign, make_record("A", 5)]
     take(bench, records)
@@ -393,14 +393,14 @@ def test_a_rejection_is_told_again_to_the_next_consumer(bench: Any, make_record:
     assert sorted((one.offset, one.reason) for one in ack.rejected) == told
     tokens = list(bench.engine.sessions["A"].tokens)
 
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 2, 0, 2))
+    bench.engine.assign(Assign(TOPIC, 0, 2, 0, 2))
     take(bench, records, generation=2)
     (ack,) = run(bench)
     assert sorted((one.offset, one.reason) for one in ack.rejected) == told
     assert (ack.applied, ack.duplicates, ack.late) == (0, 3, 0)  # and the foreign one, which is dead-lettered
     assert bench.engine.sessions["A"].tokens == tokens
 
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 3, 0, 4))  # the first one's letter was written
+    bench.engine.assign(Assign(TOPIC, 0, 3, 0, 4))  # the first one's letter was written
     take(bench, records, generation=3)
     (ack,) = run(bench)
     assert sorted((one.offset, one.reason) for one in ack.rejected) == told[1:]
@@ -412,7 +412,7 @@ def test_a_rejection_in_a_batch_that_was_never_acknowledged_is_told_again(
     records = [*(make_record("A", offset) for offset in range(3)), make_record("A", 3, -9), make_record("A", 4)]
     take(bench, records)
     bench.engine.run_until_idle()  # and the consumer is gone before the acknowledgement
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 2, 0, 0))
+    bench.engine.assign(Assign(TOPIC, 0, 2, 0, 0))
     take(bench, records, generation=2)
     (ack,) = run(bench)
     assert sorted((one.offset, one.reason) for one in ack.rejected) == [(3, "late")]

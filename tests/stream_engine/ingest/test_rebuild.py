@@ -24,7 +24,7 @@ class Log:
     def start(self, bench: Any, generation: int) -> None:
         """Assign, restore, replay up to what was committed."""
         engine = bench.engine
-        engine.ingest.assign(Assign(TOPIC, 0, generation, self.floor, self.committed))
+        engine.assign(Assign(TOPIC, 0, generation, self.floor, self.committed))
         engine.ingest.restore(Restore(TOPIC, 0, generation, tuple(self.windows.values())))
         self.feed(bench, generation, self.floor, self.committed)
 
@@ -165,7 +165,7 @@ def test_a_window_from_before_a_gap_brings_no_version_back(
     log.feed(bench, 1, 0, 1)
     window = log.windows["A"]  # of offset 0; the records behind it age out
     again = make_bench()
-    again.engine.ingest.assign(Assign(TOPIC, 0, 2, 4, 4, incomplete=True))
+    again.engine.assign(Assign(TOPIC, 0, 2, 4, 4, incomplete=True))
     again.engine.ingest.restore(Restore(TOPIC, 0, 2, (window,)))
     again.engine.run_until_idle()
     assert again.engine.sessions["A"].version == 4

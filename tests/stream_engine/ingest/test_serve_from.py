@@ -39,7 +39,7 @@ def test_a_session_is_served_from_the_end_that_the_log_had(
     make_bench: Callable[..., Any], make_record: Callable[..., Record], feed: Callable[..., None]
 ) -> None:
     bench = make_bench()
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 40, serve_from=60))
+    bench.engine.assign(Assign(TOPIC, 0, 1, 0, 40, serve_from=60))
     bench.claim(make_record("A", 0))
     feed(bench, 0, 40)
     assert state_of(bench) is SessionState.REBUILDING
@@ -63,7 +63,7 @@ def test_a_session_that_no_record_came_for_is_served_with_its_partition(
     make_bench: Callable[..., Any], feed: Callable[..., None]
 ) -> None:
     bench = make_bench()
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0, serve_from=80))
+    bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0, serve_from=80))
     feed(bench, 0, 70, "AB")
     assert {state_of(bench, name) for name in "AB"} == {SessionState.REBUILDING}
     feed(bench, 70, 80)
@@ -75,7 +75,7 @@ def test_late_records_alone_keep_no_session_waiting(
     make_bench: Callable[..., Any], make_record: Callable[..., Record], feed: Callable[..., None]
 ) -> None:
     bench = make_bench()
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0, serve_from=41))
+    bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0, serve_from=41))
     feed(bench, 0, 40)
     late = make_record("A", 40, -5)
     bench.engine.ingest.take(Batch(TOPIC, 0, 1, 39, 40, 1, (late,)))
@@ -87,7 +87,7 @@ def test_late_records_alone_keep_no_session_waiting(
 
 def test_sessions_beyond_the_cells_wait_as_well(make_bench: Callable[..., Any], feed: Callable[..., None]) -> None:
     bench = make_bench(sessions=1)
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0, serve_from=90))
+    bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0, serve_from=90))
     feed(bench, 0, 80, "AB")
     for session in "AB":
         assert isinstance(bench.ask(session, TREND), ErrorReply)
@@ -104,7 +104,7 @@ def test_the_board_shows_nothing_before(
     writer = BoardWriter.create(path, board_meta(plain.builder.profile, plain.gate), 8, 64, 1, 60.0)
     bench = make_bench(board=writer)
     reader = BoardReader.open(path, 0)
-    bench.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0, serve_from=50))
+    bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0, serve_from=50))
     for offset in range(49):
         feed(bench, offset, offset + 1)
         assert isinstance(reader.read("A", ""), Miss)

@@ -129,9 +129,7 @@ def running(make_bench: Callable[..., Any], builder: TokenBuilder, tmp_path: Pat
     board = BoardWriter.create(path, board_meta(builder.profile, Gate({}, {}, 0.0)), 16, 64, 1, 60.0)
 
     def build(emit: Any) -> Any:
-        engine = make_bench(board=board, credits=77).engine
-        engine._emit = emit
-        return engine
+        return make_bench(board=board, credits=77, emit=emit).engine
 
     service = EngineService(config, build)
     stop = threading.Event()

@@ -21,7 +21,7 @@ TREND = "What is the trend?"
 @pytest.fixture
 def bench(make_bench: Callable[..., Any], make_record: Callable[..., Record]) -> Any:
     made = make_bench(sessions=2)
-    made.engine.ingest.assign(Assign(TOPIC, 0, 1, 0, 0))
+    made.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
     records = tuple(make_record("^GSPC", offset) for offset in range(40))
     made.engine.ingest.take(Batch(TOPIC, 0, 1, -1, 39, 41, records))
     made.engine.run_until_idle()
@@ -82,7 +82,7 @@ def test_old_work_is_a_reason(bench: Any) -> None:
 
 
 def test_a_replay_is_a_reason(bench: Any) -> None:
-    bench.engine.ingest.assign(Assign(TOPIC, 1, 1, 0, 50))
+    bench.engine.assign(Assign(TOPIC, 1, 1, 0, 50))
     assert told(bench).reasons == ("1 of 2 partitions are being refilled from the log",)
 
 

@@ -82,7 +82,7 @@ def test_an_engine_that_starts_again_goes_on_from_what_was_checked(
     for _ in range(3):
         bench = planted("up", "down", risk=ALL)
         monitor = RiskMonitor(ALL, bench.gate.classes, None, RiskMemory(tmp_path / "risk.json", "board", "gate"))
-        bench.engine.verification.monitor = monitor
+        bench.engine.verification.control.monitor = monitor
         assert bench.ask("AAPL", TREND).path == "fast"
         told.append((monitor.classes["trend"].report(), dropped(bench)))
         bench.engine.when_idle() if len(told) == 1 else bench.engine.close()
@@ -93,7 +93,7 @@ def test_an_engine_that_starts_again_goes_on_from_what_was_checked(
 
 def test_the_end_of_an_engine_keeps_the_last_checks(planted: Callable[..., Any], tmp_path: Path) -> None:
     bench, memory = planted("up", "down", risk=ALL), RiskMemory(tmp_path / "risk.json", "board", "gate")
-    bench.engine.verification.monitor = RiskMonitor(ALL, bench.gate.classes, None, memory)
+    bench.engine.verification.control.monitor = RiskMonitor(ALL, bench.gate.classes, None, memory)
     bench.ask("AAPL", TREND)
     assert memory.load() == {}
     bench.engine.close()

@@ -11,19 +11,9 @@ from stream_engine.state.partitions import OpenBatch, Partition, PartitionState,
 SOURCE = Source("market.bars", 2)
 
 
-class Floors(dict[str, int | None]):
-    def of(self, session: str) -> int | None:
-        return self[session]
-
-
 @pytest.fixture
-def floors() -> Floors:
-    return Floors()
-
-
-@pytest.fixture
-def table(floors: Floors) -> PartitionTable:
-    return PartitionTable("boot", floors.of, lambda owned: ())
+def table() -> PartitionTable:
+    return PartitionTable("boot")
 
 
 def assign(table: PartitionTable, generation: int, start: int, live_from: int | None = None) -> Partition | None:
@@ -44,6 +34,11 @@ def taken(table: PartitionTable, message: Batch, unsettled: int = 0) -> OpenBatc
     waiting = OpenBatch(message.last, unsettled)
     owned.open.append(waiting)
     return waiting
+
+
+def settle(table: PartitionTable, owned: Partition, *floors: int) -> Ack | None:
+    settled = table.settle(owned)
+    return None if settled is None else table.acknowledge(owned, settled, (), floors)
 
 
 def test_a_partition_without_a_replay_is_live(table: PartitionTable) -> None:
@@ -137,7 +132,7 @@ def test_applied_moves_over_settled_batches_in_order(table: PartitionTable) -> N
     first.unsettled = 0
     first.applied, second.duplicates = 2, 3
     first.rejected.append(Rejected(3, "late", ""))
-    assert table.settle(owned) == Ack(
+    assert settle(table, owned) == Ack(
         "boot", *_pair(), 1, 19, 20, (Rejected(3, "late", ""), Rejected(12, "late", "")), (), 2, 3
     )
     assert table.applied(2) == table.applied(2, "market.bars") == 20
@@ -145,13 +140,11 @@ def test_applied_moves_over_settled_batches_in_order(table: PartitionTable) -> N
     assert table.settle(owned) is None
 
 
-def test_the_floor_is_the_oldest_that_any_session_needs(table: PartitionTable, floors: Floors) -> None:
+def test_the_floor_is_the_oldest_that_any_session_needs(table: PartitionTable) -> None:
     owned = assign(table, 1, 0)
     assert owned is not None
-    floors.update({"A": 7, "B": 3, "C": None, "elsewhere": 0})
-    owned.sessions |= {"A", "B", "C"}
     taken(table, batch(1, -1, 9))
-    ack = table.settle(owned)
+    ack = settle(table, owned, 7, 3)
     assert ack is not None
     assert (ack.last, ack.floor) == (9, 3)
 
@@ -163,7 +156,7 @@ def test_redelivery_never_takes_applied_back(table: PartitionTable) -> None:
     table.settle(owned)
     assign(table, 2, 50)
     taken(table, batch(2, 49, 59))
-    ack = table.settle(owned)
+    ack = settle(table, owned)
     assert ack is not None
     assert (ack.generation, ack.last, owned.applied) == (2, 59, 100)
 

@@ -46,7 +46,7 @@ class Bench:
         )
 
     def own(self, partition: int) -> None:
-        self.engine.ingest.assign(Assign("bars", partition, 1, 0, 0))
+        self.engine.assign(Assign("bars", partition, 1, 0, 0))
 
     def handed_out(self) -> list[AnswerChanged | AnswerGone]:
         return [answer for evaluations in self.desk.evaluations() for answer in evaluations.answers]

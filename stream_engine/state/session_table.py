@@ -1,0 +1,34 @@
+"""The sessions of an engine, by id. They are opened and removed here, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from stream_engine.model.render.rendering import Builder
+from stream_engine.session.session import Session, Source
+
+
+class SessionTable(Mapping[str, Session]):
+    """All sessions speak to the same model, by one ``builder``."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+        self._sessions: dict[str, Session] = {}
+
+    def open(self, session_id: str, source: Source | None = None, gap_end: int | None = None) -> Session:
+        """A new session; without a ``source`` it is pushed by a client. Its log begins at ``gap_end`` where
+        records before that had aged out."""
+        session = self._sessions[session_id] = Session(session_id, self.builder, source, gap_end=gap_end)
+        return session
+
+    def remove(self, session: Session) -> None:
+        del self._sessions[session.id]
+
+    def __getitem__(self, session_id: str) -> Session:
+        return self._sessions[session_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sessions)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
