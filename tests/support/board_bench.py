@@ -8,6 +8,7 @@ from stream_engine.board.layout import BoardMeta
 from stream_engine.board.reader import BoardReader
 from stream_engine.board.writer import BoardWriter
 from stream_engine.decision.gate import ClassGate, FastAnswer
+from tests.support.clock import Clock
 
 META = BoardMeta(
     topics=("market.bars",),
@@ -23,19 +24,6 @@ META = BoardMeta(
 LEASE_S = 2.0
 
 
-class Clock:
-    """Nanoseconds that move only when told to."""
-
-    def __init__(self) -> None:
-        self.now = 10**12
-
-    def __call__(self) -> int:
-        return self.now
-
-    def forward(self, seconds: float) -> None:
-        self.now += round(seconds * 1e9)
-
-
 class Bench:
     """A writer and readers of one board, on one clock."""
 
@@ -46,9 +34,9 @@ class Bench:
 
     def create(self, *, max_sessions: int = 4, slots: int = 8, workers: int = 2) -> BoardWriter:
         self.writer = BoardWriter.create(
-            self.path, META, max_sessions, slots, workers, LEASE_S, max_partitions=2, clock=self.clock
+            self.path, META, max_sessions, slots, workers, LEASE_S, max_partitions=2, clock=self.clock.monotonic_ns
         )
         return self.writer
 
     def reader(self, worker: int = 0) -> BoardReader:
-        return BoardReader.open(self.path, worker, clock=self.clock)
+        return BoardReader.open(self.path, worker, clock=self.clock.monotonic_ns)

@@ -17,19 +17,12 @@ from stream_engine.decision.reading import Miss
 from stream_engine.messages import Answer, Assign, Batch, ErrorReply, Record, StandingPut
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.session.token_hash import token_hash
+from tests.support.clock import Clock
 
 TOPIC = "market.bars"
 MOMENTUM = "What is the momentum?"
 POSITION = "Where is it in its range?"
 HIGH = "How high is it in the range?"
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture

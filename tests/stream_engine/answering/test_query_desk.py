@@ -9,22 +9,10 @@ import pytest
 
 import stream_engine.answering.query_desk as queries_module
 from stream_engine.messages import Answer, Assign, Batch, ErrorReply, OffsetBound, Query, Record, Revoke
+from tests.support.clock import Clock
 
 TOPIC = "market.bars"
 TREND = "What is the trend?"
-
-
-class Clock:
-    """Stands in for the time module: the deadline logic on a clock that only the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def time_ns(self) -> int:
-        return int(self.now * 1e9)
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from stream_engine.board.writer import BoardWriter
 from stream_engine.decision.gate import ClassGate
 from stream_engine.decision.reading import Miss
 from stream_engine.decision.ready import Evidence, ReadyDistribution
-from tests.support.board_bench import LEASE_S, META, Bench, Clock
+from tests.support.board_bench import LEASE_S, META, Bench
+from tests.support.clock import Clock
 
 
 @pytest.fixture
@@ -95,10 +96,10 @@ def test_after_a_crash_readers_follow_without_delay(bench: Bench) -> None:
 def test_a_reader_may_come_before_the_engine(tmp_path: Path) -> None:
     path = tmp_path / "deeper" / "ready.board"
     clock = Clock()
-    reader = BoardReader.open(path, 0, clock=clock)
+    reader = BoardReader.open(path, 0, clock=clock.monotonic_ns)
     assert reader.read("AAPL", "") is Miss.NO_BOARD
     assert reader.meta is None
-    writer = BoardWriter.create(path, META, 1, 1, 1, LEASE_S, clock=clock)
+    writer = BoardWriter.create(path, META, 1, 1, 1, LEASE_S, clock=clock.monotonic_ns)
     assert reader.read("AAPL", "") is Miss.ABSENT
     assert reader.meta == META
     writer.close()

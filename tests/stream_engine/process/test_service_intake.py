@@ -19,22 +19,12 @@ from stream_engine.messages.transport import Peer
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.process.service import MAX_MESSAGES, MAX_WEIGHT, EngineService
 from stream_engine.session.session import Session, Source
+from tests.support.clock import Clock
 
 TOPIC = "market.bars"
 API, CONSUMER = Peer(b"api", b"1"), Peer(b"consumer")
 LEASE_S = 2.0
 SLOW_S = 1.5
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.ns = 1_000_000_000
-
-    def __call__(self) -> int:
-        return self.ns
-
-    def sleep(self, seconds: float) -> None:
-        self.ns += int(seconds * 1e9)
 
 
 @pytest.fixture
@@ -44,7 +34,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def reader(tmp_path: Path, service: EngineService, clock: Clock) -> BoardReader:
-    return BoardReader.open(tmp_path / "board", 0, clock=clock)
+    return BoardReader.open(tmp_path / "board", 0, clock=clock.monotonic_ns)
 
 
 @pytest.fixture
@@ -57,7 +47,7 @@ def service(
         transport=TransportSettings(f"ipc://{tmp_path}/engine", f"ipc://{tmp_path}/events"),
     )
     meta = board_meta(builder.profile, Gate({}, {}, 0.0))
-    board = BoardWriter.create(tmp_path / "board", meta, 16, 64, 1, LEASE_S, clock=clock)
+    board = BoardWriter.create(tmp_path / "board", meta, 16, 64, 1, LEASE_S, clock=clock.monotonic_ns)
     made = EngineService(config, lambda emit: make_bench(board=board).engine)
     yield made
     made.engine.close()
@@ -123,7 +113,7 @@ def test_the_lease_is_kept_while_messages_are_taken_in(
 
     def slow(peer: Peer, message: ToEngine) -> None:
         alive.append(reader.alive())
-        clock.sleep(SLOW_S)
+        clock.forward(SLOW_S)
 
     monkeypatch.setitem(service._handlers, Query, slow)
     queue = deliver(service, monkeypatch, *[Query("A", "?")] * 5)
@@ -152,7 +142,7 @@ def test_the_lease_is_kept_while_windows_are_refilled(
     def slowly(work: Callable[..., Any]) -> Callable[..., Any]:
         def slow(*arguments: Any) -> Any:
             alive.append(reader.alive())
-            clock.sleep(SLOW_S)
+            clock.forward(SLOW_S)
             return work(*arguments)
 
         return slow
@@ -177,11 +167,11 @@ def test_the_lease_is_kept_when_a_commit_takes_as_long_as_its_step(
     apply, run, alive = Session.apply, service.engine._runner.run, []
 
     def slow_apply(session: Session, record: Record) -> Any:
-        clock.sleep(SLOW_S)
+        clock.forward(SLOW_S)
         return apply(session, record)
 
     def slow_run(segments: Any) -> Any:
-        clock.sleep(SLOW_S)
+        clock.forward(SLOW_S)
         alive.append(reader.alive())
         return run(segments)
 

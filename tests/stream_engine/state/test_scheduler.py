@@ -7,24 +7,17 @@ import pytest
 from stream_engine.messages import Check, Query, Record
 from stream_engine.state.partitions import OpenBatch
 from stream_engine.state.scheduler import CheckWork, Lane, QueryWork, Scheduler
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.clock import Clock
 
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(100.0)
 
 
 @pytest.fixture
 def scheduler(clock: Clock) -> Scheduler:
-    return Scheduler(3, clock)
+    return Scheduler(3, clock.monotonic)
 
 
 def work(session: str, since: float = 100.0) -> QueryWork:
@@ -93,7 +86,7 @@ def test_commits_join_every_third_query_step_and_the_count_starts_anew_without_q
 
 
 def test_commits_join_as_often_as_they_are_asked_to(clock: Clock) -> None:
-    scheduler = Scheduler(4, clock)
+    scheduler = Scheduler(4, clock.monotonic)
     scheduler.add_commit("B")
     scheduler.add_query(work("A"))
     steps = [scheduler.select() for _ in range(8)]
