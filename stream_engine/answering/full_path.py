@@ -65,7 +65,7 @@ class FullPath:
         if work.first is None:
             work.first = logits
             assert work.cell is not None
-            session.branches.append(ResidentBranch(work.entry, work.cell))
+            session.keep_branch(ResidentBranch(work.entry, work.cell))
             ready = ReadyDistribution.at(len(session.tokens) + len(work.entry), logits)
             self._promoted.decoded(session, work.query.question, ready)
         if not is_complete(self._builder, work.generated, work.class_name):

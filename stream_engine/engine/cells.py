@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stream_engine.decision.entry import common_prefix
+from stream_engine.engine.plan import Claim, Plan, PlannedSession
 from stream_engine.messages.counters import EngineCounters
 from stream_engine.model.forward.runner import Runner
 from stream_engine.session.cell_budget import CellBudget
@@ -29,17 +30,50 @@ class Cells:
         self._partitions = partitions
         self._counters = counters
 
-    def evict(self, session_id: str) -> None:
+    def make_ready(self, plan: Plan) -> None:
+        """What a plan says of cells comes true: extents change hands, scratch is taken, cells are copied."""
+        for session_id, claim in plan.uses:
+            if claim is None:
+                self.budget.touch(session_id)
+            else:
+                self._give(self._sessions[session_id], claim)
+        for planned in plan.sessions.values():
+            self._set_out(planned)
+        for copy in plan.copies:
+            self._runner.copy(copy.source, copy.target, copy.count)
+
+    def _give(self, session: Session, claim: Claim) -> None:
+        if claim.evicted is not None:
+            self._evict(self._sessions[claim.evicted])
+        self.budget.give(session.id, claim.base)
+        session.occupy(self.budget.shape.prefix)
+
+    def _evict(self, session: Session) -> None:
         """The session's cells go to another one: tokens only from now on. What is ready stays so until its next
         change."""
-        session = self._sessions[session_id]
+        self.budget.release(session.id)
         session.lose_cells()
         served = self._partitions.serves(session.source)
         session.move_to(SessionState.EVICTED if served else SessionState.REBUILDING)
         self._counters.evictions_total += 1
 
-    def copy(self, source: int, target: int, count: int) -> None:
-        self._runner.copy(source, target, count)
+    def _set_out(self, planned: PlannedSession) -> None:
+        session = planned.session
+        if planned.bench is not None:
+            planned.bench.hold(session.tokens[: planned.resident])
+            return
+        if planned.forgets:
+            session.forget_branches()
+        if planned.base is None or planned.check is not None or planned.slab is not None:
+            return
+        if planned.drops_second:
+            session.drop_second()
+        if planned.swapped:
+            session.occupy(planned.resident)
+            self._counters.swaps_prepared_total += 1
+        session.reserve(planned.scratch_end)
+        for query in planned.queries:
+            query.work.place(query.cell, query.reused)
 
     def continue_branch(self, session: Session, tokens: tuple[int, ...]) -> int:
         """Put the cells that a resident branch has of ``tokens`` at the session's live end, where the log goes on

@@ -1,4 +1,4 @@
-"""The engine: plan -> forward -> publish. One thread owns everything here that changes.
+"""The engine: plan -> copy -> forward -> publish. One thread owns everything here that changes.
 
 Messages come in through the methods, work happens in ``step``, and what is to be sent comes out of
 ``acknowledgements`` and the ``emit`` callback. No sockets, no Kafka, no HTTP: usable in-process.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from stream_engine.answering.admission import Admission
 from stream_engine.answering.evaluations import Evaluations
@@ -26,8 +26,10 @@ from stream_engine.decision.ready import ReadyDistribution
 from stream_engine.engine.agentic import Turns
 from stream_engine.engine.cells import Cells
 from stream_engine.engine.integrity import check_integrity
-from stream_engine.engine.planner import PlannedSession, Planner
+from stream_engine.engine.plan import Plan, PlannedSession
+from stream_engine.engine.planner import Planner
 from stream_engine.engine.session_entries import SessionEntries
+from stream_engine.ingest.commit_records import begin_commit
 from stream_engine.ingest.ingest import Ingest
 from stream_engine.messages import Assign, Committed, ErrorReply, Event, Revoke, StandingPut, StandingQuery
 from stream_engine.model.forward.runner import Runner, SegmentResult
@@ -37,7 +39,7 @@ from stream_engine.questions.router import Router
 from stream_engine.risk.monitor import RiskMonitor
 from stream_engine.session.session import ResidentBranch, Session, SessionState
 from stream_engine.state.engine_state import EngineState
-from stream_engine.state.scheduler import Lane
+from stream_engine.state.scheduler import CommitWork, Lane
 from stream_engine.util.timestamps import event_time
 
 log = logging.getLogger(__name__)
@@ -122,9 +124,7 @@ class Engine:
             state.scheduler,
             state.sessions,
             state.budget,
-            self._cells,
             self.entries,
-            state.counters,
         )
 
     # --- partitions and sessions ---------------------------------------------------------------------
@@ -195,17 +195,46 @@ class Engine:
     # --- the loop ------------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """One step: plan, forward, publish. False when there was nothing to run."""
+        """One step: plan, copy, forward, publish. False when there was nothing to run."""
+        self._look_around()
+        plan = self._plan()
+        if plan is None:
+            return False
+        self._cells.make_ready(plan)
+        for planned, result in self._forward(plan):
+            self._finish(planned, result)
+        return True
+
+    def _look_around(self) -> None:
+        """Time has passed: queries that waited, questions that cooled, checks that can no longer be made."""
         self.publication.heartbeat()
         self.queries.retry_waiting()
         self.promoted.look(self.sessions)
         if self.scheduler.in_background:
             self.verification.prune()
-        planned = self._planner.plan()
-        if not planned:
-            return False
+
+    def _plan(self) -> Plan | None:
+        """The next step; None when nothing can run."""
+        while (selection := self.scheduler.select()) is not None:
+            plan = Plan(self.settings.step_tokens)
+            for commit in self._planner.plan(selection, plan):
+                begin_commit(commit, self.sessions[commit.session], self.counters)
+            self.counters.prepositions_skipped_total += plan.skipped
+            for lane, session_id in plan.finished:
+                self.scheduler.lane_done(lane, session_id)
+            for session_id in plan.refills:
+                self.scheduler.add(Lane.REFILL, session_id)
+            if plan.sessions:
+                return plan
+            if selection.lane is None or self.scheduler.waiting(selection.lane):
+                return None
+            # Nothing of that lane was left to do: the next one's turn.
+        return None
+
+    def _forward(self, plan: Plan) -> Iterator[tuple[PlannedSession, SegmentResult]]:
+        """All of the step in one pass over the weights."""
         self.publication.heartbeat()  # planning has applied the commits' records: that alone may take long
-        parts = [(one, one.segment()) for one in planned]
+        parts = [(planned, planned.segment()) for planned in plan.sessions.values()]
         segments = [segment for _, segment in parts if segment is not None]
         started = time.perf_counter()
         results = iter(self._runner.run(segments) if segments else ())
@@ -213,9 +242,8 @@ class Engine:
             self.counters.step_seconds_total += time.perf_counter() - started
             self.counters.steps_total += 1
             self.counters.step_tokens_total += sum(segment.size for segment in segments)
-        for one, segment in parts:
-            self._finish(one, next(results) if segment is not None else SegmentResult(()))
-        return True
+        for planned, segment in parts:
+            yield planned, next(results) if segment is not None else SegmentResult(())
 
     def run_until_idle(self) -> None:
         """Steps until there is no work left (in-process use and tests)."""
@@ -252,82 +280,80 @@ class Engine:
         the board, is of the session's present log. Raises AssertionError with what differs."""
         check_integrity(self.sessions.values(), self.budget, self.scheduler, self.publication, self.entries)
 
-    def _finish(self, one: PlannedSession, result: SegmentResult) -> None:
-        session = one.session
-        if one.bench is not None:
-            one.bench.tokens.extend(one.append)
-        if one.check is not None:
-            if one.branches:
-                self.verification.finish(one.check, result.branches[0])
-            return
-        if one.bench is not None:
-            self._decoded(one, result)
-            self._ready_later(one)
-            return
-        if one.second:
-            assert session.second is not None
-            session.second.resident += len(one.append)
-            if session.second.complete:
-                self.scheduler.lane_done(Lane.SECOND_SLAB, session.id)
-            return
-        if one.commit is not None and one.commit.late_only:
-            one.commit.settle()
-            self.scheduler.commit_done(one.commit)
-            return
-        reached = one.reaches_end or one.base is None
-        session.resident += len(one.append)
-        self._decoded(one, result)
-        session.branches += [
-            ResidentBranch(entry.tokens, branch.cell)
-            for entry, branch in zip(one.riders, one.branches, strict=False)
-        ]
-        if one.commit is not None and reached:
-            self._commit(one)
-        elif one.base is not None and reached:
+    def _finish(self, planned: PlannedSession, result: SegmentResult) -> None:
+        """What the pass has computed becomes the session's."""
+        if planned.bench is not None:
+            planned.bench.tokens.extend(planned.append)
+        if planned.check is not None:
+            if planned.branches:
+                self.verification.finish(planned.check, result.branches[0])
+        elif planned.bench is not None:
+            self._decoded(planned, result)
+            self._ready_later(planned)
+        elif planned.slab is not None:
+            planned.session.fill_second(planned.slab, len(planned.append))
+            if planned.slab.complete:
+                self.scheduler.lane_done(Lane.SECOND_SLAB, planned.session.id)
+        elif planned.commit is not None and planned.commit.late_only:
+            planned.commit.settle()
+            self.scheduler.commit_done(planned.commit)
+        else:
+            self._advance(planned, result)
+
+    def _advance(self, planned: PlannedSession, result: SegmentResult) -> None:
+        session, reached = planned.session, planned.reaches_end or planned.base is None
+        session.advance(len(planned.append))
+        self._decoded(planned, result)
+        for entry, branch in zip(planned.riders, planned.branches, strict=False):
+            session.keep_branch(ResidentBranch(entry.tokens, branch.cell))
+        if planned.commit is not None and reached:
+            self._commit(planned, planned.commit)
+        elif planned.base is not None and reached:
             if session.state is SessionState.EVICTED:
                 session.move_to(session.settled_state())
                 self.scheduler.add(Lane.LONE, session.id)
-            self._ready_later(one)
-        for work, logits in zip(one.queries, result.branches[len(one.riders) :], strict=True):
-            self._full_path.advance(work, session, logits)
-        for work in one.refused:
+            self._ready_later(planned)
+        for query, logits in zip(planned.queries, result.branches[len(planned.riders) :], strict=True):
+            self._full_path.advance(query.work, session, logits)
+        for work in planned.refused:
             self._full_path.refuse(work, question_too_long())
 
-    def _decoded(self, one: PlannedSession, result: SegmentResult) -> None:
-        for entry, logits in zip(one.riders, result.branches, strict=False):
-            position = len(one.session.tokens) + len(entry.tokens)
-            one.session.decoded(entry.key, ReadyDistribution.at(position, logits))
-        self.counters.prepositions_total += len(one.riders)
+    def _decoded(self, planned: PlannedSession, result: SegmentResult) -> None:
+        for entry, logits in zip(planned.riders, result.branches, strict=False):
+            position = len(planned.session.tokens) + len(entry.tokens)
+            planned.session.decoded(entry.key, ReadyDistribution.at(position, logits))
+        self.counters.prepositions_total += len(planned.riders)
 
-    def _ready_later(self, one: PlannedSession) -> None:
+    def _ready_later(self, planned: PlannedSession) -> None:
         """Decision points of the present state were decoded without a commit."""
-        if one.riders and one.session.serving:
-            keys = [entry.key for entry in one.riders]
-            self.publication.added(one.session, self._by_key(one.riders), keys)
-        self._evaluations.decoded(one.session, one.riders)
+        if planned.riders and planned.session.serving:
+            keys = [entry.key for entry in planned.riders]
+            self.publication.added(planned.session, self._by_key(planned.riders), keys)
+        self._evaluations.decoded(planned.session, planned.riders)
 
-    def _commit(self, one: PlannedSession) -> None:
+    def _commit(self, planned: PlannedSession, commit: CommitWork) -> None:
         """The live end moves, and with it every slot of the session (one write), then events, then batches."""
-        session, commit = one.session, one.commit
-        assert commit is not None
+        session = planned.session
         was_rebuilding = session.state is SessionState.REBUILDING
         if not self.state.partitions.serves(session.source):
             session.move_to(SessionState.REBUILDING)
         else:
-            session.move_to(session.settled_state() if one.base is not None else SessionState.EVICTED)
-        if one.riders and session.serving:
-            self.publication.committed(session, self._by_key(one.riders))
+            session.move_to(session.settled_state() if planned.base is not None else SessionState.EVICTED)
+        if planned.riders and session.serving:
+            self.publication.committed(session, self._by_key(planned.riders))
         else:
             self.publication.invalidated(session)
         self.counters.commits_total += 1
         if not was_rebuilding or commit.taken:  # a replay alone emits nothing
             self._emit(_committed(session))
-            self._evaluations.missed(session, [entry.key for entry in one.skipped], "no_room")
-        session.owed = {entry.key for entry in one.deferred if entry.every_commit}
-        self._evaluations.decoded(session, one.riders)
+            self._evaluations.missed(session, [entry.key for entry in planned.skipped], "no_room")
+        session.owe(entry.key for entry in planned.deferred if entry.every_commit)
+        if planned.gave_way is not None:
+            session.put_off(planned.gave_way)
+        self._evaluations.decoded(session, planned.riders)
         commit.settle()
         self.scheduler.commit_done(commit)
-        for entry in one.deferred:
+        for entry in planned.deferred:
             self.scheduler.add(Lane.STANDING if entry.kind is EntryKind.STANDING else Lane.LONE, session.id)
         if session.state is SessionState.FULL and session.second is None:
             self.scheduler.add(Lane.SECOND_SLAB, session.id)

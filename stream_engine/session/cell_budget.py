@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
@@ -62,11 +62,14 @@ class Workbench:
     base: int
     tokens: list[int] = field(default_factory=list)
 
-    def keep_common(self, log: Sequence[int]) -> int:
-        """Cut to what the cells have in common with ``log``; returns how many tokens that are."""
+    def in_common(self, log: Sequence[int]) -> int:
+        """How many tokens the cells have in common with ``log``, from its beginning on."""
         same = takewhile(lambda pair: pair[0] == pair[1], zip(self.tokens, log, strict=False))
-        del self.tokens[sum(1 for _ in same) :]
-        return len(self.tokens)
+        return sum(1 for _ in same)
+
+    def hold(self, tokens: Sequence[int]) -> None:
+        """These are the tokens whose cells lie here now."""
+        self.tokens[:] = tokens
 
 
 class CellBudget:
@@ -87,23 +90,14 @@ class CellBudget:
         return tuple(self._resident)
 
     @property
-    def has_free(self) -> bool:
-        return bool(self._free)
+    def free(self) -> tuple[int, ...]:
+        """Bases of the extents that nobody has, in the order in which they are given."""
+        return tuple(reversed(self._free))
 
-    def acquire(self, session: str, keep: Collection[str] = ()) -> tuple[int, str | None] | None:
-        """An extent for ``session``: its base, and the session that lost its own (never one of ``keep``).
-        None when every extent belongs to ``keep``."""
-        if session in self._resident:
-            return self._resident[session], None
-        evicted = None
-        if not self._free:
-            evicted = next((other for other in self._resident if other not in keep), None)
-            if evicted is None:
-                return None
-            self.release(evicted)
-        base = self._free.pop()
+    def give(self, session: str, base: int) -> None:
+        """A free extent goes to the session, which is the last to be evicted now."""
+        self._free.remove(base)
         self._resident[session] = base
-        return base, evicted
 
     def check_integrity(self) -> None:
         """Every extent lies in its place, and belongs to one session or to none. Raises AssertionError."""

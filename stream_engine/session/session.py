@@ -246,6 +246,46 @@ class Session:
         """Nobody asks for that decision point any more."""
         self.ready.pop(key, None)
 
+    def corrected(self, before: int) -> None:
+        """Records were applied while ``before`` tokens were resident. Where they have changed the region inside,
+        the second slab holds an old bar."""
+        if len(self.builder.prefix) < self.resident < before:
+            self.second = None
+
+    def owe(self, keys: Iterable[str]) -> None:
+        """Standing queries that are not evaluated at the present version yet, as they have asked to be."""
+        self.owed = set(keys)
+
+    def put_off(self, again: bool) -> None:
+        """Whether riders of this commit have given way."""
+        self.deferrals = self.deferrals + 1 if again else 0
+
+    def occupy(self, resident: int) -> None:
+        """The first ``resident`` tokens are in the session's cells, and nothing else is."""
+        self.resident = resident
+        self.forget_branches()
+
+    def advance(self, count: int) -> None:
+        """``count`` tokens more of the log are resident."""
+        self.resident += count
+
+    def reserve(self, scratch_end: int) -> None:
+        """Cells behind the live end are in use up to there."""
+        self.scratch_end = scratch_end
+
+    def keep_branch(self, branch: ResidentBranch) -> None:
+        """An entry's cells may be resumed from, until the live end moves."""
+        self.branches.append(branch)
+
+    def fill_second(self, slab: SecondSlab, count: int) -> None:
+        """``count`` tokens more of the next region are resident."""
+        self.second = slab
+        slab.resident += count
+
+    def drop_second(self) -> None:
+        """Its cells are needed, or have become the live ones."""
+        self.second = None
+
     def forget_branches(self) -> None:
         """The live end moves or the cells behind it are reused: nothing there may be resumed from."""
         self.branches.clear()

@@ -42,6 +42,10 @@ class QueryWork:
     reused: int = 0
     first: Distribution | None = None
 
+    def place(self, cell: int, reused: int) -> None:
+        """Where its branch begins, and how much of it is computed already."""
+        self.cell, self.reused = cell, reused
+
     def restart(self) -> None:
         """The session's log has changed under the answer: it begins anew, on the new one."""
         self.generated.clear()

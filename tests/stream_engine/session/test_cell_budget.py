@@ -13,8 +13,7 @@ SHAPE = BudgetShape(total=310, max_sessions=3, reserve=40, prefix=10)
 
 def test_shares_do_not_overlap_and_the_prefix_lies_behind_them() -> None:
     budget = CellBudget(SHAPE)
-    bases = sorted(base for name in "abc" if (taken := budget.acquire(name)) is not None for base in taken[:1])
-    assert bases == [0, SHAPE.share, 2 * SHAPE.share]
+    assert sorted(budget.free) == [0, SHAPE.share, 2 * SHAPE.share]
     assert SHAPE.bench_base == 3 * SHAPE.share
     assert SHAPE.prefix_base == SHAPE.bench_base + SHAPE.share - 40
     assert SHAPE.cells == SHAPE.prefix_base + SHAPE.prefix
@@ -30,45 +29,52 @@ def test_a_share_without_room_names_both_settings() -> None:
         BudgetShape(total=150, max_sessions=3, reserve=40, prefix=10)
 
 
+def filled(names: str) -> CellBudget:
+    budget = CellBudget(SHAPE)
+    for name in names:
+        budget.give(name, budget.free[0])
+    return budget
+
+
 def test_the_least_recently_asked_gives_up_its_cells() -> None:
-    budget = CellBudget(SHAPE)
-    for name in "abc":
-        budget.acquire(name)
+    budget = filled("abc")
     budget.touch("a")
-    assert not budget.has_free
+    assert budget.free == ()
+    assert budget.resident == ("b", "c", "a")
     base = budget.base_of("b")
-    assert budget.acquire("d") == (base, "b")
+    assert base is not None
+    budget.release("b")
+    assert budget.free == (base,)
+    budget.give("d", base)
     assert budget.resident == ("c", "a", "d")
-    assert budget.base_of("b") is None
+    assert (budget.base_of("b"), budget.base_of("d")) == (None, base)
 
 
-def test_kept_sessions_are_never_evicted() -> None:
-    budget = CellBudget(SHAPE)
-    for name in "abc":
-        budget.acquire(name)
-    assert budget.acquire("d", keep="abc") is None
-    assert budget.resident == ("a", "b", "c")
-    taken = budget.acquire("d", keep="ab")
-    assert taken is not None
-    assert taken[1] == "c"
+def test_an_extent_has_one_owner() -> None:
+    budget = filled("a")
+    base = budget.base_of("a")
+    assert base is not None
+    with pytest.raises(ValueError, match="not in list"):
+        budget.give("b", base)
 
 
-def test_acquiring_again_changes_nothing() -> None:
-    budget = CellBudget(SHAPE)
-    first = budget.acquire("a")
-    assert budget.acquire("a") == first
+def test_releasing_twice_gives_nothing_back_twice() -> None:
+    budget = filled("a")
     budget.release("a")
     budget.release("a")
     budget.touch("a")
     assert budget.resident == ()
-    assert budget.has_free
+    assert len(budget.free) == SHAPE.max_sessions
+    budget.check_integrity()
 
 
-@given(st.lists(st.tuples(st.sampled_from(["acquire", "release", "touch"]), st.sampled_from("abcdef"))))
+@given(st.lists(st.tuples(st.sampled_from(["give", "release", "touch"]), st.sampled_from("abcdef"))))
 def test_extents_are_conserved(moves: list[tuple[str, str]]) -> None:
     budget = CellBudget(SHAPE)
     for move, name in moves:
-        getattr(budget, move)(name)
-        bases = [budget.base_of(one) for one in budget.resident]
-        assert len(set(bases)) == len(bases) <= SHAPE.max_sessions
-        assert budget.has_free is (len(bases) < SHAPE.max_sessions)
+        if move != "give":
+            getattr(budget, move)(name)
+        elif budget.free and budget.base_of(name) is None:
+            budget.give(name, budget.free[0])
+        budget.check_integrity()
+        assert len(budget.free) + len(budget.resident) == SHAPE.max_sessions
