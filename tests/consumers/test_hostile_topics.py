@@ -239,10 +239,10 @@ def test_a_window_that_is_none_is_skipped_and_counted(key: bytes, value: bytes, 
 def test_windows_of_this_code_are_read(skipped: Skipped) -> None:
     unknown = Bar(0, 1.0, 1.0, 1.0, 1.0, float("nan"))  # no volume, and no other bar than an open one
     opened = Window("A", 0, -1, 0, None, (WindowBar(unknown, 0, -1),), True)
-    for key, one in ((WINDOW_KEY, WINDOW), (WINDOW_KEY, opened), (OPEN_KEY, OPEN_BAR)):
+    for key, stored in ((WINDOW_KEY, WINDOW), (WINDOW_KEY, opened), (OPEN_KEY, OPEN_BAR)):
         found: dict[bytes, Any] = {}
-        enter(found, TOPIC, key, msgspec.msgpack.encode(one), skipped)
-        assert msgspec.msgpack.encode(found[key]) == msgspec.msgpack.encode(one)
+        enter(found, TOPIC, key, msgspec.msgpack.encode(stored), skipped)
+        assert msgspec.msgpack.encode(found[key]) == msgspec.msgpack.encode(stored)
     assert skipped.counts == {}
 
 
@@ -258,9 +258,11 @@ def test_whatever_lies_in_the_windows_topic_can_be_restored_or_is_skipped(key: b
     found: dict[bytes, Any] = {}
     enter(found, TOPIC, key, value, skipped)
     assert len(found) + sum(skipped.counts.values()) == 1
-    windows = tuple(one for one in found.values() if isinstance(one, Window))
+    windows = tuple(window for window in found.values() if isinstance(window, Window))
     bars = TradeBars(60, True, "start")
-    bars.restore(windows, dict.fromkeys("A", one) if isinstance(one := found.get(key), OpenBar) else {})
+    bars.restore(
+        windows, dict.fromkeys("A", opened_bar) if isinstance(opened_bar := found.get(key), OpenBar) else {}
+    )
     assert bars.floor(10) <= 10
     message = Restore(TOPIC, 0, 1, windows)
     msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=Restore)

@@ -27,9 +27,9 @@ ALL = [
     *(command for name, group in GROUPS.items() for command in of_help(group, name)),
 ]
 SETTINGS = {
-    f"STREAM_ENGINE_{section.name}_{one.name}".upper()
+    f"STREAM_ENGINE_{section.name}_{setting.name}".upper()
     for section in fields(Config)
-    for one in fields(getattr(Config(), section.name))
+    for setting in fields(getattr(Config(), section.name))
 }
 PLACEHOLDER = re.compile(r"[A-Z]{1,6}$|\.\.\.|~/")
 """A value that stands for the reader's own: `FOLDER`, `X`, `...`, a folder of their home."""
@@ -60,11 +60,13 @@ def test_the_documentation_has_commands_of_each_kind() -> None:
     assert {command.program for command in ALL} >= {"stream-engine", "loadgen", "make", "python", "pytest", "curl"}
     in_readme = [command.words for command in ALL if command.where == "README.md"]
     assert ("make", "demo") in in_readme
-    assert ("STREAM_ENGINE_ENGINE_MODEL", "smollm2-135m") in [pair for one in ALL for pair in one.environment]
+    assert ("STREAM_ENGINE_ENGINE_MODEL", "smollm2-135m") in [
+        pair for command in ALL for pair in command.environment
+    ]
 
 
 def test_a_block_of_a_shell_has_no_unknown_program() -> None:
-    assert [str(one) for one in ALL if one.program not in PROGRAMS] == []
+    assert [str(command) for command in ALL if command.program not in PROGRAMS] == []
 
 
 @pytest.mark.parametrize("command", of(*GROUPS))
@@ -86,7 +88,9 @@ def test_the_command_line_takes_it(command: CommandLine, tmp_path: Path, monkeyp
             resolves(str(model), adapter)
 
 
-@pytest.mark.parametrize("command", [pytest.param(one, id=str(one)) for one in ALL if one.environment])
+@pytest.mark.parametrize(
+    "command", [pytest.param(command, id=str(command)) for command in ALL if command.environment]
+)
 def test_what_is_set_in_front_of_a_command_is_read_by_it(command: CommandLine) -> None:
     environment = dict(command.environment)
     source = "".join(path.read_text() for path in (ROOT / "Makefile", ROOT / "compose.yaml", *sources()))

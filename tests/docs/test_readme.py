@@ -126,7 +126,7 @@ def test_what_a_newcomer_asks_is_one_click_from_the_front_page() -> None:
 def test_the_order_of_the_readmes_rooms_is_the_one_that_the_imports_are_held_to() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     contracts = settings["contracts"]
-    (layers,) = (one["layers"] for one in contracts if one.get("containers") == ["stream_engine"])
+    (layers,) = (contract["layers"] for contract in contracts if contract.get("containers") == ["stream_engine"])
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     tree = readme.partition("\n## Rooms\n")[2].partition("\nconsumers/")[0]
     told = re.findall(r"^  (\w+)/", tree, re.M)

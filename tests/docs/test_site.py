@@ -102,7 +102,7 @@ def test_links_to_code_lead_to_its_text(site: Path) -> None:
 
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     for file, seen in pages(site):
-        assert [one for one in seen.loaded if urlsplit(one).netloc] == [], file
+        assert [address for address in seen.loaded if urlsplit(address).netloc] == [], file
         assert "mermaid" not in seen.classes, f"{file}: its diagrams would load a script from a CDN"
     for style in site.rglob("*.css"):
         assert re.findall(r"url\(['\"]?(?:https?:)?//[^)]*", style.read_text()) == [], style

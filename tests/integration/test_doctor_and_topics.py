@@ -132,11 +132,11 @@ def test_the_groups_lag_and_offsets_that_aged_out(settings: KafkaSettings, writt
 def test_doctor_tells_the_broker_apart_from_the_rest(settings: KafkaSettings, tmp_path: Path) -> None:
     looked = run(environment(settings, tmp_path), "doctor", "--json")
     assert looked.returncode == 1  # the model folder is empty
-    found = {one["subject"]: one for one in json.loads(looked.stdout)}
+    found = {finding["subject"]: finding for finding in json.loads(looked.stdout)}
     assert found["model"]["level"] == "problem"
     assert found["broker"]["level"] == "ok"
     assert found["api"]["level"] == found["board"]["level"] == found["transport.engine"]["level"] == "ok"
-    assert all(one["remedy"] for one in found.values() if one["level"] != "ok")
+    assert all(finding["remedy"] for finding in found.values() if finding["level"] != "ok")
 
 
 def test_doctor_without_a_broker_prints_no_secret(settings: KafkaSettings, tmp_path: Path) -> None:

@@ -102,9 +102,9 @@ def service(kafka: Any, decisive_model: Path) -> Iterator[PrivateService]:
         "STREAM_ENGINE_ENGINE_MODEL": str(decisive_model),
         "STREAM_ENGINE_ENGINE_CREDITS": str(CREDITS),
     }
-    with PrivateService(Options(None, "info"), kafka.bootstrap, settings) as one:
-        one.await_ready(PATIENCE_S)
-        yield one
+    with PrivateService(Options(None, "info"), kafka.bootstrap, settings) as started:
+        started.await_ready(PATIENCE_S)
+        yield started
 
 
 def ends(service: PrivateService) -> dict[int, int]:
@@ -117,9 +117,9 @@ def ends(service: PrivateService) -> dict[int, int]:
 
 @pytest.fixture
 def producer(service: PrivateService) -> Iterator[KafkaProducer]:
-    one = KafkaProducer(bootstrap_servers=service.bootstrap.split(","), linger_ms=20)
-    yield one
-    one.close()
+    opened = KafkaProducer(bootstrap_servers=service.bootstrap.split(","), linger_ms=20)
+    yield opened
+    opened.close()
 
 
 def assignments(service: PrivateService) -> list[str]:
@@ -158,12 +158,14 @@ def test_a_flood_is_applied_with_bounded_memory_while_questions_are_answered(
                 return scrapes[-1].applied == end
 
             wait_until(applied)
-            missing = [{number: end[number] - offset for number, offset in one.applied.items()} for one in scrapes]
+            missing = [
+                {number: end[number] - offset for number, offset in seen.applied.items()} for seen in scrapes
+            ]
             assert sum(missing[0].values()) >= BACKLOG, "the engine kept up: this was no flood"
             wait_until(lambda: scrape(http, service.topic).lag == dict.fromkeys(end, 0))
 
         # All of it, once, and nothing beside it.
-        sessions = {one["id"]: one for one in http.get("/v1/sessions").json()["data"]}
+        sessions = {row["id"]: row for row in http.get("/v1/sessions").json()["data"]}
         newest = bar(WARM_BARS + FLOOD_BARS - 1)["ts"].replace("+00:00", "Z")
         assert {key: sessions[key]["last_event_time"] for key in KEYS} == dict.fromkeys(KEYS, newest)
         wait_until(lambda: http.get("/health/ready").status_code == 200)
@@ -185,13 +187,13 @@ def test_a_flood_is_applied_with_bounded_memory_while_questions_are_answered(
     # The lag is honest: most of the time no less is told than is missing. Not always: the end of a partition that
     # is paused beside one that is not is known as of its newest fetch, until all are paused or it is fetched.
     told = [
-        (sum(one.lag.values()), sum(lacking.values()))
-        for one, lacking in zip(scrapes, missing, strict=True)
-        if set(one.lag) == set(end)  # where no report has come lately there is none
+        (sum(seen.lag.values()), sum(lacking.values()))
+        for seen, lacking in zip(scrapes, missing, strict=True)
+        if set(seen.lag) == set(end)  # where no report has come lately there is none
     ]
     assert sum(lag >= lacking for lag, lacking in told) > len(told) / 2, told
-    assert max(sum(one.lag.values()) for one in scrapes) > 10 * CREDITS
-    assert max(one.ready_lag or 0 for one in scrapes) > 10 * CREDITS
+    assert max(sum(seen.lag.values()) for seen in scrapes) > 10 * CREDITS
+    assert max(seen.ready_lag or 0 for seen in scrapes) > 10 * CREDITS
 
 
 def wait_until(what: Any) -> None:

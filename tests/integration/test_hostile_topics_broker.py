@@ -63,7 +63,9 @@ def test_records_of_others_on_our_topics_are_skipped_and_counted(service: Servic
     until(lambda: counted(service, "skipped_window_unreadable_total") == 3, "the windows are counted")
     assert service.registered() == {"trend"}
     letters = service.records(names.standing_topic + names.dead_letter_suffix)
-    assert [(one.key, dict(one.headers)["reason"]) for one in letters] == [(b"deep", b"not_a_standing_query")]
+    assert [(letter.key, dict(letter.headers)["reason"]) for letter in letters] == [
+        (b"deep", b"not_a_standing_query")
+    ]
     service.stop("consumer")  # the same again, from the committed offset on
     service.start_consumer()
     service.bars("AAPL", range(3, 5))
@@ -95,7 +97,7 @@ def test_a_stranger_on_the_socket_costs_the_engine_nothing(service: Service, str
     service.bars("AAPL", range(3, 6))
     until(lambda: service.version("AAPL") == 6, "the engine goes on")
     until(lambda: status(service).ready, "ready as before")
-    owned = [(one.topic, one.partition) for one in status(service).partitions]
+    owned = [(held.topic, held.partition) for held in status(service).partitions]
     assert sorted(owned) == [(service.kafka.bars_topic, 0), (service.kafka.trades_topic, 0)]
     service.register(StandingPut("*", TREND, "change", "q"))
     assert service.alive("engine")

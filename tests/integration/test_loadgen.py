@@ -25,9 +25,9 @@ SESSIONS, UPDATES_PER_SECOND, SECONDS, SEED = 4, 2.0, 5.0, 3
 @pytest.fixture(scope="module")
 def service(kafka: Any, decisive_model: Path) -> Iterator[PrivateService]:
     settings = {"STREAM_ENGINE_ENGINE_MODEL": str(decisive_model)}
-    with PrivateService(Options(None, "info"), kafka.bootstrap, settings) as one:
-        one.await_ready(PATIENCE_S)
-        yield one
+    with PrivateService(Options(None, "info"), kafka.bootstrap, settings) as started:
+        started.await_ready(PATIENCE_S)
+        yield started
 
 
 def loadgen(service: PrivateService, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -62,9 +62,9 @@ def members() -> Iterator[list[Member]]:
 
 @pytest.fixture
 def bench(kafka: Any, topic_prefix: str, tmp_path: Path) -> Iterator[Bench]:
-    one = Bench(kafka.bootstrap, topic_prefix, tmp_path, partitions=4, trades=True)
-    yield one
-    one.close()
+    made = Bench(kafka.bootstrap, topic_prefix, tmp_path, partitions=4, trades=True)
+    yield made
+    made.close()
 
 
 def test_a_killed_static_member_has_its_partitions_again_without_a_rebalance(bench: Bench) -> None:

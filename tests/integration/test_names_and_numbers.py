@@ -45,9 +45,9 @@ NUMBERS: dict[str, tuple[list[float], float | None]] = {
 
 @pytest.fixture(scope="module")
 def service(kafka: Any) -> Iterator[PrivateService]:
-    with PrivateService(Options(None, "info"), kafka.bootstrap) as one:
-        one.await_ready(PATIENCE_S)
-        yield one
+    with PrivateService(Options(None, "info"), kafka.bootstrap) as started:
+        started.await_ready(PATIENCE_S)
+        yield started
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_every_script_and_every_sign_names_a_session_on_every_way_out(
         answer = http.post(f"{session_path(name)}/query", json=body)
         assert (answer.status_code, answer.json().get("session")) == (200, name), answer.text
         assert http.get(session_path(name)).json()["id"] == name
-    listed = {one["id"] for one in strict(http.get("/v1/sessions").text)["data"]}
+    listed = {row["id"] for row in strict(http.get("/v1/sessions").text)["data"]}
     assert listed >= set(NAMES)
     seen: set[str] = set()
     deadline = time.monotonic() + PATIENCE_S

@@ -116,15 +116,15 @@ class Running:
         return body
 
     def trend(self) -> dict[str, Any]:
-        (one,) = [one for one in self.calibration()["classes"] if one["class"] == "trend"]
-        return dict(one)
+        (entry,) = [entry for entry in self.calibration()["classes"] if entry["class"] == "trend"]
+        return dict(entry)
 
     def settled(self, checks: int) -> dict[str, Any]:
         """The risk once so many checks are made or dropped."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             told = self.calibration()
-            done = sum(one["checks_total"] for one in told["classes"]) + sum(told["dropped"].values())
+            done = sum(entry["checks_total"] for entry in told["classes"]) + sum(told["dropped"].values())
             if done >= checks:
                 return told
             assert time.monotonic() < deadline, told
@@ -192,7 +192,7 @@ def test_checks_of_the_embedded_model_find_what_asking_the_full_path_finds(folde
                     differ += full["answer"] != answer["answer"]
         assert fast > 12, "the gate fires for most of these windows"
         told = running.settled(fast)
-        (trend,) = [one for one in told["classes"] if one["class"] == "trend"]
+        (trend,) = [entry for entry in told["classes"] if entry["class"] == "trend"]
         assert trend["checks_total"] + sum(told["dropped"].values()) == fast
         assert not set(name for name, count in told["dropped"].items() if count) - {"changed"}
         assert trend["checks_total"] > 6
@@ -213,7 +213,7 @@ def test_a_planted_fault_closes_the_fast_path_and_a_restart_leaves_it_closed(fol
         for number in range(40):
             running.commit({"A": 100.0 + number % 7})
         answers = [running.ask("A") for _ in range(10)]
-        assert {one["path"] for one in answers} == {"fast"}
+        assert {answer["path"] for answer in answers} == {"fast"}
         running.settled(10)
         assert (running.trend()["checks"], running.trend()["state"]) == (1, "OPEN"), "one fault, seen ten times"
         answers = answers[:1]
@@ -223,10 +223,10 @@ def test_a_planted_fault_closes_the_fast_path_and_a_restart_leaves_it_closed(fol
             if answers[-1]["path"] != "fast":
                 break
             running.settled(asked)
-        assert {(one["answer"], one["gate"]) for one in answers[:-1]} == {("up", True)}
+        assert {(answer["answer"], answer["gate"]) for answer in answers[:-1]} == {("up", True)}
         assert (answers[-1]["answer"], answers[-1]["gate"]) == ("down", None)
         assert len(answers) < 20
-        assert len({one["tau"] for one in answers[:-1]}) == 2, "tau was raised before the class was closed"
+        assert len({answer["tau"] for answer in answers[:-1]}) == 2, "tau was raised before the class was closed"
         trend = running.trend()
         assert (trend["state"], trend["open"]) == ("CLOSED", False)
         assert trend["false_accepts_total"] == trend["checks_total"] == len(answers) - 1

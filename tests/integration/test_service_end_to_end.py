@@ -30,9 +30,9 @@ TREND = "Which way is it going?"
 
 @pytest.fixture(scope="module")
 def service(kafka: Any) -> Iterator[PrivateService]:
-    with PrivateService(Options(None, "info"), kafka.bootstrap) as one:
-        one.await_ready(PATIENCE_S)
-        yield one
+    with PrivateService(Options(None, "info"), kafka.bootstrap) as started:
+        started.await_ready(PATIENCE_S)
+        yield started
 
 
 @pytest.fixture(scope="module")

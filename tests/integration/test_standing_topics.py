@@ -99,8 +99,8 @@ def jsonschema_check(value: dict[str, Any], schema: dict[str, Any]) -> None:
     kind = schema["$defs"]["AnswerRecord"]
     assert set(value) == set(kind["required"]) == set(kind["properties"])
     for name, rule in kind["properties"].items():
-        allowed = [one["type"] for one in rule.get("anyOf", [rule])]
-        assert any(isinstance(value[name], python[one]) for one in allowed), f"{name} is {value[name]!r}"
+        allowed = [choice["type"] for choice in rule.get("anyOf", [rule])]
+        assert any(isinstance(value[name], python[kind]) for kind in allowed), f"{name} is {value[name]!r}"
 
 
 def test_what_the_api_registers_survives_restarts_until_it_is_deleted(

@@ -15,8 +15,8 @@ from loadgen.simulate.closed_form import hit_rate
 
 def intervals_with_a_query(plan: Schedule, session: int) -> tuple[int, int]:
     """Intervals between updates, and those with a query in them, counted from the schedule alone."""
-    updates = [one.at for one in plan.updates if one.session == session]
-    queries = [one.at for one in plan.queries if one.session == session]
+    updates = [arrival.at for arrival in plan.updates if arrival.session == session]
+    queries = [arrival.at for arrival in plan.queries if arrival.session == session]
     hit = {next(n for n, end in enumerate(updates) if at < end) for at in queries}
     return len(updates), len(hit)
 
@@ -50,8 +50,8 @@ def test_a_seed_reproduces_and_another_does_not() -> None:
 def test_sessions_are_independent_and_rho_leaves_the_updates_alone() -> None:
     few, many = schedule(1, 0.1, 4, 2.0, 30.0), schedule(1, 10.0, 4, 2.0, 30.0)
     assert few.updates == many.updates
-    assert len({one.at for one in many.updates}) == len(many.updates)
-    assert {one.session for one in many.updates} == {0, 1, 2, 3}
+    assert len({arrival.at for arrival in many.updates}) == len(many.updates)
+    assert {arrival.session for arrival in many.updates} == {0, 1, 2, 3}
 
 
 def test_every_session_ends_with_its_first_update_past_the_horizon() -> None:
@@ -59,10 +59,10 @@ def test_every_session_ends_with_its_first_update_past_the_horizon() -> None:
     assert list(plan.updates) == sorted(plan.updates)
     assert list(plan.queries) == sorted(plan.queries)
     for session in range(6):
-        updates = [one.at for one in plan.updates if one.session == session]
+        updates = [arrival.at for arrival in plan.updates if arrival.session == session]
         assert updates[-1] >= 10.0
         assert all(at < 10.0 for at in updates[:-1])
-        assert all(one.at < updates[-1] for one in plan.queries if one.session == session)
+        assert all(arrival.at < updates[-1] for arrival in plan.queries if arrival.session == session)
     assert plan.seconds == plan.updates[-1].at
 
 
@@ -70,7 +70,7 @@ def test_every_session_ends_with_its_first_update_past_the_horizon() -> None:
 def test_intervals_hit_as_often_as_the_closed_form_says_however_short_the_run(rho: float) -> None:
     """Eq. 8, without bias from the ends: on average two updates a session."""
     plan = schedule(4, rho, 6000, 1.0, 1.0)
-    found = [intervals_with_a_query(one, session) for one, session in _by_session(plan, 6000)]
+    found = [intervals_with_a_query(arrival, session) for arrival, session in _by_session(plan, 6000)]
     intervals, hit = (sum(column) for column in zip(*found, strict=True))
     assert intervals == len(plan.updates)
     assert hit / intervals == pytest.approx(hit_rate(rho), abs=0.012)
@@ -84,4 +84,6 @@ def _by_session(plan: Schedule, sessions: int) -> list[tuple[Schedule, int]]:
 
 
 def _grouped(arrivals: tuple) -> itertools.groupby:  # type: ignore[type-arg]
-    return itertools.groupby(sorted(arrivals, key=lambda one: (one.session, one.at)), key=lambda one: one.session)
+    return itertools.groupby(
+        sorted(arrivals, key=lambda arrival: (arrival.session, arrival.at)), key=lambda arrival: arrival.session
+    )

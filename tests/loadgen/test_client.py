@@ -60,8 +60,8 @@ def test_requests_reuse_a_connection_and_replies_come_in_parts() -> None:
         replies.extend([await client.post("/a%2Fb/query", b"{}"), await client.post("/c", b"[]")])
 
     talk(server, ask)
-    assert [(one.status, one.body) for one in replies] == [(404, b"abc"), (200, b"hi")]
-    assert all(one.sent <= one.received for one in replies)
+    assert [(reply.status, reply.body) for reply in replies] == [(404, b"abc"), (200, b"hi")]
+    assert all(reply.sent <= reply.received for reply in replies)
     assert server.connections == 1
     assert server.requests[0].startswith(b"POST /base/a%2Fb/query HTTP/1.1\r\nHost: 127.0.0.1:")
     assert server.requests[0].endswith(b"Content-Length: 2\r\n\r\n{}")

@@ -104,7 +104,7 @@ def test_a_session_s_bars_follow_one_another_and_are_its_own(feed: SimulatedFeed
     bars = [feed.next_bar(session) for session in (0, 1, 0, 0, 1)]
     assert [name for name, _ in bars] == ["A", "B", "A", "A", "B"]
     assert all(bar["symbol"] == name for name, bar in bars)
-    times = {name: [bar["ts"] for one, bar in bars if one == name] for name in NAMES}
+    times = {name: [bar["ts"] for of, bar in bars if of == name] for name in NAMES}
     for own in times.values():
         assert own == sorted(set(own))
         assert all(time.endswith("Z") for time in own)
@@ -114,5 +114,5 @@ def test_a_session_s_bars_follow_one_another_and_are_its_own(feed: SimulatedFeed
 
 def test_a_seed_draws_the_same_bars_again(feed: SimulatedFeed) -> None:
     again, other = SimulatedFeed(NAMES, 5, 3), SimulatedFeed(NAMES, 5, 4)
-    drawn = [[one.next_bar(0) for _ in range(5)] for one in (feed, again, other)]
+    drawn = [[drawn_from.next_bar(0) for _ in range(5)] for drawn_from in (feed, again, other)]
     assert drawn[0] == drawn[1] != drawn[2]

@@ -82,29 +82,31 @@ def test_read_are_all_outcomes_that_had_a_valid_distribution_and_no_others() -> 
 
 
 def test_a_phase_by_hand() -> None:
-    one = phase()
-    assert one.hit_rate == pytest.approx(0.45)
-    assert (one.hit_rate_low, one.hit_rate_high) == wilson(36, 80)
-    assert one.wasted_rate == pytest.approx(0.55)
-    assert one.rho_realised == pytest.approx(72 / 80)
-    assert one.hit_rate_closed_form == pytest.approx(0.9 / 1.9)
-    assert one.gate_fire_rate == pytest.approx(0.75)
-    assert one.ready_rate == pytest.approx(40 / 72)
-    assert (one.queries, one.errors) == (75, {"503": 3})
-    assert one.mean_ms == pytest.approx((60 * 1 + 12 * 9) / 72)
+    measured = phase()
+    assert measured.hit_rate == pytest.approx(0.45)
+    assert (measured.hit_rate_low, measured.hit_rate_high) == wilson(36, 80)
+    assert measured.wasted_rate == pytest.approx(0.55)
+    assert measured.rho_realised == pytest.approx(72 / 80)
+    assert measured.hit_rate_closed_form == pytest.approx(0.9 / 1.9)
+    assert measured.gate_fire_rate == pytest.approx(0.75)
+    assert measured.ready_rate == pytest.approx(40 / 72)
+    assert (measured.queries, measured.errors) == (75, {"503": 3})
+    assert measured.mean_ms == pytest.approx((60 * 1 + 12 * 9) / 72)
     # after a gate miss cold as well: nothing fell through in this phase, whatever the baseline did
-    assert one.expected_ms == pytest.approx(0.45 * (0.75 * 1 + 0.25 * 9) + 0.55 * 9)
+    assert measured.expected_ms == pytest.approx(0.45 * (0.75 * 1 + 0.25 * 9) + 0.55 * 9)
 
 
 def test_a_gate_miss_costs_the_mean_of_cold_and_fall_through_as_they_came() -> None:
-    one = phase(answered=[*answered("fast", 1.0), *answered("cold", 9.0), *(answered("fallthrough", 3.0) * 2)])
-    assert one.paths["fallthrough"].count == 2 * one.paths["cold"].count
-    assert one.expected_ms == pytest.approx(0.45 * (0.75 * 1 + 0.25 * 5) + 0.55 * 9)
+    measured = phase(
+        answered=[*answered("fast", 1.0), *answered("cold", 9.0), *(answered("fallthrough", 3.0) * 2)]
+    )
+    assert measured.paths["fallthrough"].count == 2 * measured.paths["cold"].count
+    assert measured.expected_ms == pytest.approx(0.45 * (0.75 * 1 + 0.25 * 5) + 0.55 * 9)
 
 
 def test_paths_that_no_query_took_are_those_of_the_baseline() -> None:
-    one = phase(answered=answered("fast", 1.0), baseline=PathTimes.by_path(answered("cold", 8.0)))
-    assert one.expected_ms == pytest.approx(0.45 * (0.75 * 1 + 0.25 * 8) + 0.55 * 8)
+    measured = phase(answered=answered("fast", 1.0), baseline=PathTimes.by_path(answered("cold", 8.0)))
+    assert measured.expected_ms == pytest.approx(0.45 * (0.75 * 1 + 0.25 * 8) + 0.55 * 8)
 
 
 def test_paths_are_told_apart_and_percentiles_are_of_the_client_from_the_intended_time() -> None:
@@ -117,15 +119,22 @@ def test_paths_are_told_apart_and_percentiles_are_of_the_client_from_the_intende
 
 
 def test_nothing_counted_is_no_rate() -> None:
-    one = phase(Counters(0, 0, 0, 0, 0, 0, 0), answered=[], errors={})
-    assert one.hit_rate is one.hit_rate_low is one.rho_realised is one.gate_fire_rate is one.expected_ms is None
-    assert one.mean_ms is one.late is None
-    assert one.paths == {}
+    measured = phase(Counters(0, 0, 0, 0, 0, 0, 0), answered=[], errors={})
+    assert (
+        measured.hit_rate
+        is measured.hit_rate_low
+        is measured.rho_realised
+        is measured.gate_fire_rate
+        is measured.expected_ms
+        is None
+    )
+    assert measured.mean_ms is measured.late is None
+    assert measured.paths == {}
 
 
 def test_a_gate_that_never_fires_needs_no_fast_latency() -> None:
-    one = phase(dataclasses.replace(COUNTED, fired=0), answered=answered("cold", 9.0), baseline={})
-    assert one.expected_ms == pytest.approx(9.0)
+    measured = phase(dataclasses.replace(COUNTED, fired=0), answered=answered("cold", 9.0), baseline={})
+    assert measured.expected_ms == pytest.approx(9.0)
 
 
 def shown(outcome: LoadOutcome) -> str:
@@ -155,9 +164,9 @@ def test_the_document_repeats_the_run() -> None:
 def test_every_column_of_the_tables_shows_its_own_figure() -> None:
     fast = [Answered("fast", client, client / 4, 0.1) for client in (1.0, *[2.0] * 98, 3.0)]
     baseline = PathTimes.by_path([Answered("cold", 50.0 + number, 40.0 + number, 0.0) for number in range(11)])
-    one = phase(dataclasses.replace(COUNTED, wasted=60, fired=30), answered=fast, baseline=baseline)
+    measured = phase(dataclasses.replace(COUNTED, wasted=60, fired=30), answered=fast, baseline=baseline)
     # h 36/96, realised rho 100/80 and its closed form 1.25/2.25, g 30/40; E[L] = .375 (.75 2 + .25 55) + .625 55
-    assert rows(shown(LoadOutcome("embedded", baseline, (one,)))) == [
+    assert rows(shown(LoadOutcome("embedded", baseline, (measured,)))) == [
         ["1", "1.250", "80", "103", "0.375", "0.285..0.475", "0.556", "0.625", "0.750", "40.09", "2.00"],
         ["idle", "cold", "11", "55.00", "59.00", "59.90", "45.00", "49.00", "49.90"],
         ["1", "fast", "100", "2.00", "2.00", "2.01", "0.50", "0.50", "0.50"],

@@ -105,8 +105,8 @@ def ask_all(run: runner._Runner, origin: float, *queries: Arrival) -> tuple[list
 def test_the_queries_of_a_phase_leave_the_path_to_the_service(run: runner._Runner, service: Service) -> None:
     answered, errors = ask_all(run, time.monotonic(), *(Arrival(0.0, number % 3) for number in range(30)))
     assert (len(answered), errors) == (30, {})
-    assert {one.path for one in answered} == {"fast"}
-    assert {one.server_ms for one in answered} == {0.5}
+    assert {answer.path for answer in answered} == {"fast"}
+    assert {answer.server_ms for answer in answered} == {0.5}
     assert all(body.keys() == {"question"} for _, body in service.asked)
     assert {body["question"] for _, body in service.asked} == set(WORDINGS)
     assert Counter(path for path, _ in service.asked)["/v1/sessions/LOAD-02/query"] == 10
@@ -141,7 +141,7 @@ def test_latency_counts_from_when_a_query_was_due(run: runner._Runner, monkeypat
     due = (Arrival(2.0, 0), Arrival(2.0, 1), Arrival(4.25, 2))
     answered, errors = ask_all(run, Scripted.origin, *due)
     assert not errors
-    assert [(one.client_ms, one.late_ms, one.server_ms, one.path) for one in answered] == [
+    assert [(answer.client_ms, answer.late_ms, answer.server_ms, answer.path) for answer in answered] == [
         (pytest.approx(6_000), pytest.approx(5_500), 0.125, "cold"),  # 5.5 s late, then half a second
         (pytest.approx(250), pytest.approx(0), 0.125, "cold"),
         (pytest.approx(250), 0.0, 0.125, "cold"),  # sent too early is not late

@@ -35,7 +35,7 @@ SERVED = re.compile(r"(?:http://)?localhost:8080")
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl on this machine")
-@pytest.mark.parametrize("command", [pytest.param(one, id=name) for name, one in REQUESTS.items()])
+@pytest.mark.parametrize("command", [pytest.param(request, id=name) for name, request in REQUESTS.items()])
 def test_a_documented_request_is_served(service: Service, command: CommandLine) -> None:
     standing = StandingQuery("sq-1", "*", "What is the trend?", "change", "trend")
     service.engine.on[Query] = lambda query: answer(session=query.session, question=query.question)

@@ -103,8 +103,8 @@ def test_a_method_that_is_not_taken_is_told_those_that_are(
         }
     options = service.http.request("OPTIONS", path)
     assert (options.status_code, options.headers["allow"], options.content) == (204, allow, b"")
-    for one in allow.split(", "):
-        assert service.http.request(one, path).status_code != 405
+    for taken in allow.split(", "):
+        assert service.http.request(taken, path).status_code != 405
     assert service.http.request("OPTIONS", "/v2/nothing").status_code == 404
 
 
@@ -144,7 +144,7 @@ def test_an_id_may_end_as_another_path_does(engine_answers: Service, slash: str)
     engine_answers.http.delete(path)
     assert engine_answers.http.post(f"{path}/query", content=QUESTION).json()["session"] == "x/query"
     asked = engine_answers.engine.of(SessionsRequest), engine_answers.engine.of(SessionDelete)
-    assert [[one.session for one in messages] for messages in asked] == [["x/query"], ["x/query"]]
+    assert [[message.session for message in messages] for messages in asked] == [["x/query"], ["x/query"]]
     assert engine_answers.http.post(path, content=QUESTION).status_code == 405
     assert engine_answers.http.get("/v1/sessions/x/query").status_code == 405
 

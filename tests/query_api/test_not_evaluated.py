@@ -16,11 +16,11 @@ def test_a_missed_evaluation_is_an_event_of_its_session_and_query(service: Servi
         stream(service, query="q1") as of_query,
         stream(service, query="q2") as of_another,
     ):
-        for one in (of_session, of_query, of_another):
-            one.next()
+        for events in (of_session, of_query, of_another):
+            events.next()
         service.engine.publish(1, MISSED)
-        for one in (of_session, of_query):
-            name, data, _ = one.skip_heartbeats()
+        for events in (of_session, of_query):
+            name, data, _ = events.skip_heartbeats()
             assert name == "not_evaluated"
             assert (data["query"], data["reason"], data["session_version"]) == ("q1", "no_room", 41)
         service.engine.publish(2, changed(query="q2"))

@@ -130,7 +130,7 @@ def history(market: Market) -> None:
     for number in range(60):  # the region holds 64: the window is swapped later on
         market.bar("AAPL", plain(market, number, 0.4, 180), traceparent=f"00-{number:032x}-{number:016x}-01")
     for number in range(0, 60, 5):
-        market.bar("MSFT", [plain(market, one, -0.3, 400) for one in range(number, number + 5)], 1)
+        market.bar("MSFT", [plain(market, at, -0.3, 400) for at in range(number, number + 5)], 1)
     for number in range(36):
         market.bar("EURUSD=X", short(market, number, 0.0, 100), 1)
     for number in range(35):
@@ -178,7 +178,7 @@ def quoted(session: str) -> str:
 
 
 def listed(client: httpx.Client, what: str) -> dict[str, dict[str, Any]]:
-    return {one["id"]: one for one in client.get(f"/v1/{what}").json()["data"]}
+    return {row["id"]: row for row in client.get(f"/v1/{what}").json()["data"]}
 
 
 def has_come_to(client: httpx.Client, session: str, version: int) -> bool:

@@ -139,13 +139,19 @@ def read_topics(bootstrap: str, topics: Sequence[str]) -> list[WrittenRecord]:
             for records in reader.poll(200).values():
                 found += [
                     WrittenRecord(
-                        one.topic, one.partition, one.offset, one.timestamp, one.key, one.value, tuple(one.headers)
+                        record.topic,
+                        record.partition,
+                        record.offset,
+                        record.timestamp,
+                        record.key,
+                        record.value,
+                        tuple(record.headers),
                     )
-                    for one in records
+                    for record in records
                 ]
     finally:
         reader.close()
-    return sorted(found, key=lambda one: (one.topic, one.partition, one.offset))
+    return sorted(found, key=lambda record: (record.topic, record.partition, record.offset))
 
 
 def read_committed(bootstrap: str, group: str, partitions: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:

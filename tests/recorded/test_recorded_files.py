@@ -28,30 +28,36 @@ def topic(recording: Recording, name: str) -> str:
 
 
 def raws(recording: Recording, name: str) -> Iterator[house.RawRecord]:
-    for one in recording.records(topic(recording, name)):
-        yield house.RawRecord(one.topic, one.partition, one.offset, one.timestamp, one.key, one.value)
+    for record in recording.records(topic(recording, name)):
+        yield house.RawRecord(
+            record.topic, record.partition, record.offset, record.timestamp, record.key, record.value
+        )
 
 
 def dead_letters(recording: Recording, name: str) -> dict[tuple[int, int, int | None], str]:
     """Their reasons, by partition, offset and index in the list."""
-    named = [dict(one.headers) for one in recording.records(f"{topic(recording, name)}.dlq")]
+    named = [dict(record.headers) for record in recording.records(f"{topic(recording, name)}.dlq")]
     return {
-        (int(one["partition"]), int(one["offset"]), int(one["bar"]) if "bar" in one else None): one[
-            "reason"
-        ].decode()
-        for one in named
+        (
+            int(headers["partition"]),
+            int(headers["offset"]),
+            int(headers["bar"]) if "bar" in headers else None,
+        ): headers["reason"].decode()
+        for headers in named
     }
 
 
 def fed_by(recording: Recording, name: str) -> list[Any]:
     """What the service said of the sessions that this topic feeds."""
     begin = topic(recording, name) + "/"
-    return [one for one in recording.state["sessions"] if all(place.startswith(begin) for place in one["offsets"])]
+    return [row for row in recording.state["sessions"] if all(place.startswith(begin) for place in row["offsets"])]
 
 
 def bars_of(records: Iterable[house.Record | None]) -> dict[tuple[str, int], Any]:
     """By key and time; the last one counts."""
-    return {(one.key, bar.time_us): msgspec.to_builtins(bar) for one in records if one for bar in one.bars}
+    return {
+        (record.key, bar.time_us): msgspec.to_builtins(bar) for record in records if record for bar in record.bars
+    }
 
 
 def assert_kept(written: Any, found: Any, where: str = "$") -> None:
@@ -75,27 +81,29 @@ def assert_kept(written: Any, found: Any, where: str = "$") -> None:
 def test_the_recording_holds_every_kind_of_thing(recording: Recording) -> None:
     """Else the tests below would say little."""
     records = recording.records()
-    keys = {one.key for one in recording.records(topic(recording, "WINDOWS"))}
+    keys = {record.key for record in recording.records(topic(recording, "WINDOWS"))}
     assert any(b"/open|" in (key or b"") for key in keys), "an open bar"
     for name in ("WINDOWS", "STANDING", "ANSWERS"):
-        values = {one.value is None for one in recording.records(topic(recording, name))}
+        values = {record.value is None for record in recording.records(topic(recording, name))}
         assert values == {True, False}, f"{name}: values and deletions"
     assert all(dead_letters(recording, name) for name in ("BARS", "TRADES", "STANDING"))
-    assert any(one["swaps"] for one in recording.state["sessions"]), "a swap"
-    assert {one["state"] for one in recording.state["sessions"]} >= {"LIVE", "WARMING_UP"}
-    assert any(json.loads(one["metadata"])["floor"] < one["offset"] for one in recording.json(COMMITTED))
+    assert any(row["swaps"] for row in recording.state["sessions"]), "a swap"
+    assert {row["state"] for row in recording.state["sessions"]} >= {"LIVE", "WARMING_UP"}
+    assert any(json.loads(place["metadata"])["floor"] < place["offset"] for place in recording.json(COMMITTED))
     risk = recording.json(RISK)
-    states = [one for gates in risk.values() for classes in gates.values() for one in classes.values()]
-    assert any(one["state"] == "RAISED" and one["points"] and one["checks"] for one in states)
-    assert len({(one.topic, one.partition) for one in records}) > 8
+    states = [
+        kept_class for gates in risk.values() for classes in gates.values() for kept_class in classes.values()
+    ]
+    assert any(kept["state"] == "RAISED" and kept["points"] and kept["checks"] for kept in states)
+    assert len({(record.topic, record.partition) for record in records}) > 8
     size = sum(file.stat().st_size for file in recording.folder.iterdir())
     assert size < 300 * 1024
 
 
 def test_offsets_are_gapless_so_that_a_replay_has_the_same(recording: Recording) -> None:
     found: dict[tuple[str, int], list[int]] = {}
-    for one in recording.records():
-        found.setdefault((one.topic, one.partition), []).append(one.offset)
+    for record in recording.records():
+        found.setdefault((record.topic, record.partition), []).append(record.offset)
     assert all(offsets == list(range(len(offsets))) for offsets in found.values())
 
 
@@ -121,7 +129,9 @@ def test_bars_and_their_dead_letters(recording: Recording) -> None:
     written = dead_letters(recording, "BARS")
     assert refused == {place: reason for place, reason in written.items() if reason not in of_the_engine}
     late = [place for place, reason in written.items() if reason in of_the_engine]
-    bars = bars_of(one.record for one in parsed if (one.raw.partition, one.raw.offset, None) not in late)
+    bars = bars_of(
+        outcome.record for outcome in parsed if (outcome.raw.partition, outcome.raw.offset, None) not in late
+    )
     sessions = fed_by(recording, "BARS")
     assert len(sessions) > 3
     for session in sessions:
@@ -134,10 +144,14 @@ def test_trades_their_bars_and_dead_letters(recording: Recording) -> None:
     settings = house.Config.load(env=recording.state["settings"]).kafka
     folding = house.TradeBars(settings.bar_seconds, settings.open_bar, settings.bar_time)
     parsed = folding.fold(house.parse_items(list(raws(recording, "TRADES")), house.TRADES))
-    refused = {(one.raw.partition, one.raw.offset, one.bar): str(one.reason) for p in parsed for one in p.dead}
+    refused = {
+        (letter.raw.partition, letter.raw.offset, letter.bar): str(letter.reason)
+        for p in parsed
+        for letter in p.dead
+    }
     written = dead_letters(recording, "TRADES")
     assert refused == {place: reason for place, reason in written.items() if reason != "second_source"}
-    bars = bars_of(one.record for one in parsed)
+    bars = bars_of(outcome.record for outcome in parsed)
     sessions = fed_by(recording, "TRADES")
     assert len(sessions) > 1
     for session in sessions:
@@ -147,11 +161,11 @@ def test_trades_their_bars_and_dead_letters(recording: Recording) -> None:
 
 def test_windows_and_open_bars(recording: Recording) -> None:
     seen = 0
-    for one in recording.records(topic(recording, "WINDOWS")):
-        if one.value is not None:
-            kind = house.OpenBar if b"/open|" in (one.key or b"") else house.Window
-            read = msgspec.msgpack.decode(one.value, type=kind)
-            assert_kept(msgspec.msgpack.decode(one.value), msgspec.to_builtins(read))
+    for record in recording.records(topic(recording, "WINDOWS")):
+        if record.value is not None:
+            kind = house.OpenBar if b"/open|" in (record.key or b"") else house.Window
+            read = msgspec.msgpack.decode(record.value, type=kind)
+            assert_kept(msgspec.msgpack.decode(record.value), msgspec.to_builtins(read))
             seen += kind is house.Window
     assert seen > 10
 
@@ -178,13 +192,13 @@ def test_standing_queries(recording: Recording) -> None:
 
 def test_answers_are_known_each_of_them_new_when_it_was_written(recording: Recording) -> None:
     book = house.AnswerBook()
-    for one in recording.records(topic(recording, "ANSWERS")):
-        session, query = (one.key or b"").decode().split("|")
-        if one.value is None:
+    for record in recording.records(topic(recording, "ANSWERS")):
+        session, query = (record.key or b"").decode().split("|")
+        if record.value is None:
             assert book.discard(session, query)
             continue
-        answer = msgspec.json.decode(one.value, type=house.AnswerRecord)
-        assert_kept(json.loads(one.value), msgspec.to_builtins(answer))
+        answer = msgspec.json.decode(record.value, type=house.AnswerRecord)
+        assert_kept(json.loads(record.value), msgspec.to_builtins(answer))
         assert (answer.session, answer.query) == (session, query)
         assert book.note(answer)
         assert not book.note(answer), "the same once more is no news"
@@ -219,8 +233,8 @@ def test_risk_control_goes_on_where_it_was(recording: Recording) -> None:
         state_file=recording.folder / RISK,
     )
     monitor = house.build_monitor(settings, gate, calibration, calibration.identity, Path(board))
-    assert_kept(kept, {name: msgspec.to_builtins(one.kept()) for name, one in monitor.classes.items()})
-    assert any(one.state.value == "RAISED" for one in monitor.classes.values())
+    assert_kept(kept, {name: msgspec.to_builtins(watched.kept()) for name, watched in monitor.classes.items()})
+    assert any(watched.state.value == "RAISED" for watched in monitor.classes.values())
 
 
 def test_a_board_of_before_is_read_or_refused_and_never_misread(recording: Recording, tmp_path: Path) -> None:
@@ -253,9 +267,9 @@ def test_a_board_of_before_is_read_or_refused_and_never_misread(recording: Recor
     assert meta is not None
     calibration = house.Calibration.load(recording.folder / CALIBRATION)
     assert meta.calibration_digest == calibration.digest()
-    raised = {name: one["tau"] for name, one in risk_of(recording).items()}
+    raised = {name: entry["tau"] for name, entry in risk_of(recording).items()}
     assert {name: meta.classes[name].tau for name in raised} == raised
 
 
 def risk_of(recording: Recording) -> dict[str, Any]:
-    return {one["class"]: one for one in recording.state["calibration"]["classes"]}
+    return {entry["class"]: entry for entry in recording.state["calibration"]["classes"]}

@@ -53,10 +53,10 @@ class Successor:
     def written_since(self, topic: str) -> list[WrittenRecord]:
         """What is in a topic behind that which was recorded, which is still there as it was."""
         before = self.recording.records(topic)
-        now = [one for one in self.records if one.topic == topic]
-        known = {(one.partition, one.offset): one for one in before}
-        assert [one for one in now if (one.partition, one.offset) in known] == before
-        return [one for one in now if (one.partition, one.offset) not in known]
+        now = [record for record in self.records if record.topic == topic]
+        known = {(record.partition, record.offset): record for record in before}
+        assert [record for record in now if (record.partition, record.offset) in known] == before
+        return [record for record in now if (record.partition, record.offset) not in known]
 
 
 def until(what: Callable[[], Any], why: str) -> Any:
@@ -115,14 +115,14 @@ def successor(
     remove_topics(kafka.bootstrap, topics)
     house.ensure_topics(house.Config.load(env=used | {"KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}).kafka)
     replay(recording, kafka.bootstrap)
-    places = [(one["topic"], one["partition"]) for one in recording.json(COMMITTED)]
+    places = [(place["topic"], place["partition"]) for place in recording.json(COMMITTED)]
     assert read_committed(kafka.bootstrap, state["group"], places) == recording.json(COMMITTED)
     with (
         house.PrivateService(house.Options(None, "info"), kafka.bootstrap, used) as service,
         httpx.Client(base_url=service.url, timeout=30.0, trust_env=False) as client,
     ):
         service.await_ready(PATIENCE_S)
-        successor.sessions = {one["id"]: one for one in listed(client, "sessions")}
+        successor.sessions = {row["id"]: row for row in listed(client, "sessions")}
         successor.standing_queries = listed(client, "standing-queries")
         successor.calibration = client.get("/v1/calibration").json()
         for asked in state["answers"]:
@@ -132,7 +132,7 @@ def successor(
         next_bars(successor, kafka.bootstrap)
 
         def later() -> dict[str, Any] | None:
-            found = {one["id"]: one for one in listed(client, "sessions")}
+            found = {row["id"]: row for row in listed(client, "sessions")}
             versions = {name: found[name]["data_version"] for name in successor.next_versions if name in found}
             return found if versions == successor.next_versions else None
 
@@ -152,12 +152,12 @@ def successor(
 
 
 def test_sessions_come_back_at_the_same_versions_with_the_same_tokens(successor: Successor) -> None:
-    recorded = {one["id"]: one for one in successor.recording.state["sessions"]}
+    recorded = {row["id"]: row for row in successor.recording.state["sessions"]}
     assert set(successor.sessions) == set(recorded)
     names = AS_BEFORE + (OF_THE_MODEL if successor.recording.of_todays_model else ())
     for name, before in recorded.items():
         now = successor.sessions[name]
-        assert {one: now[one] for one in names} == {one: before[one] for one in names}
+        assert {field: now[field] for field in names} == {field: before[field] for field in names}
         assert now["last_bars"] == before["last_bars"]
 
 
@@ -186,17 +186,17 @@ def test_risk_control_goes_on_where_it_was(successor: Successor) -> None:
 
 def test_no_answer_is_told_again(successor: Successor) -> None:
     last: dict[bytes | None, Any] = {}
-    for one in successor.recording.records(successor.topic("ANSWERS")):
-        last[one.key] = None if one.value is None else json.loads(one.value)
-    versions = {one["id"]: one["data_version"] for one in successor.recording.state["sessions"]}
-    news = [json.loads(one.value or b"") for one in successor.written_since(successor.topic("ANSWERS"))]
+    for record in successor.recording.records(successor.topic("ANSWERS")):
+        last[record.key] = None if record.value is None else json.loads(record.value)
+    versions = {row["id"]: row["data_version"] for row in successor.recording.state["sessions"]}
+    news = [json.loads(record.value or b"") for record in successor.written_since(successor.topic("ANSWERS"))]
     for answer in news:
         session = answer["session"]
         assert answer["session_version"] == successor.next_versions[session] > versions[session]
         before = last[f"{session}|{answer['query']}".encode()]
         assert (answer["initial"], answer["previous"]) == (False, before["answer"])
         assert answer["answer"] != answer["previous"] or answer["query"] == "where"
-    each_time = [one["session_version"] for one in news if one["query"] == "where"]
+    each_time = [answer["session_version"] for answer in news if answer["query"] == "where"]
     assert each_time == [successor.next_versions["AAPL"]]
 
 
@@ -212,7 +212,9 @@ def test_sessions_and_offsets_go_on_from_there(successor: Successor) -> None:
         before, now = successor.sessions[name], successor.later_sessions[name]
         assert now["data_version"] == version
         assert now["bars"] == before["bars"] + 1 or now["swaps"] == before["swaps"] + 1
-    before = {(one["topic"], one["partition"]): one["offset"] for one in successor.recording.json(COMMITTED)}
-    after = {(one["topic"], one["partition"]): one["offset"] for one in successor.committed}
+    before = {
+        (place["topic"], place["partition"]): place["offset"] for place in successor.recording.json(COMMITTED)
+    }
+    after = {(place["topic"], place["partition"]): place["offset"] for place in successor.committed}
     assert all(after[place] >= offset for place, offset in before.items())
     assert after[successor.topic("BARS"), 0] > before[successor.topic("BARS"), 0]

@@ -67,7 +67,9 @@ def of_page(page: Path) -> Iterator[CommandLine]:
             yield from commands(where, line, strict)
     for span in _SPAN.findall(_FENCE.sub("", text)):
         line = " ".join(span.split())
-        yield from (replace(one, named_only=True) for one in commands(where, line, False) if len(one.words) > 1)
+        yield from (
+            replace(command, named_only=True) for command in commands(where, line, False) if len(command.words) > 1
+        )
 
 
 def of_help(command: click.Command, path: str) -> Iterator[CommandLine]:
@@ -97,7 +99,7 @@ def commands(where: str, line: str, strict: bool) -> Iterator[CommandLine]:
         words = list(group)
         names = list(itertools.takewhile(_ASSIGNMENT.match, words))
         command = CommandLine(
-            where, tuple((name, value) for name, _, value in (one.partition("=") for one in names)),
+            where, tuple((name, value) for name, _, value in (assignment.partition("=") for assignment in names)),
             tuple(words[len(names) :]),
         )  # fmt: skip
         if command.program in PROGRAMS or (strict and words):

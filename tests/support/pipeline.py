@@ -137,7 +137,9 @@ class Pipeline:
         """What became of a partition's records in this life of the consumer, once so many are reported."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            found = [one.get(f"{topic}/{partition}", RecordCounts()) for one in self.status().records.values()]
+            found = [
+                counts.get(f"{topic}/{partition}", RecordCounts()) for counts in self.status().records.values()
+            ]
             counts = RecordCounts(*map(sum, zip(*map(msgspec.structs.astuple, found), strict=True)))
             if counts.consumed >= consumed:
                 return counts

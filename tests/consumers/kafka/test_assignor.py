@@ -28,13 +28,13 @@ def rebalance(owned: Owned, topics: dict[str, int] = TOPICS) -> Owned:
     members = []
     for name, partitions in owned.items():
         assignor: Any = TopicSpreadAssignor()
-        assignor.member_assignment = [TopicPartition(*one) for one in partitions] or None
+        assignor.member_assignment = [TopicPartition(*place) for place in partitions] or None
         members.append(
             SimpleNamespace(member_id=name, group_instance_id=None, metadata=assignor.metadata(set(topics)))
         )
         members[-1].metadata.generation_id = -1
     given = TopicSpreadAssignor().assign(cluster(topics), members)
-    return {name: [(tp.topic, tp.partition) for tp in one.partitions()] for name, one in given.items()}
+    return {name: [(tp.topic, tp.partition) for tp in owned.partitions()] for name, owned in given.items()}
 
 
 def settle(owned: Owned, topics: dict[str, int] = TOPICS) -> Owned:

@@ -107,7 +107,7 @@ def test_an_answer_that_names_no_record_harms_no_snapshot(bench: Bench, missing:
     bench.tail.records = [answer(), answer(session_version=6, **{missing: None})]
     bench.turn(Welcome("boot-1", 0))
     (snapshot,) = bench.snapshots()
-    assert [one.session_version for one in snapshot.answers] == [5]
+    assert [answer.session_version for answer in snapshot.answers] == [5]
 
 
 def test_an_engine_on_another_connection_gets_everything_again(bench: Bench) -> None:

@@ -102,9 +102,9 @@ def test_times_before_the_epoch_have_bars_too() -> None:
 
 def test_a_record_of_several_trades_is_one_record() -> None:
     bars = TradeBars(60, False, "start")
-    (one,) = fold(bars, raw(0, [trade(130, 3), trade(0, 1), trade(65, 2)]))  # newest first, as some vendors do
-    assert one.record is not None
-    assert [found.close for found in one.record.bars] == [1, 2]
+    (folded,) = fold(bars, raw(0, [trade(130, 3), trade(0, 1), trade(65, 2)]))  # newest first, as some vendors do
+    assert folded.record is not None
+    assert [found.close for found in folded.record.bars] == [1, 2]
     assert shown(fold(bars, raw(1, trade(190, 4)))) == [(1, [bar(2, 3, 3, 3, 3, 1)])]
 
 
@@ -146,13 +146,15 @@ def test_a_bar_of_many_trades_is_saved_small_and_as_it_was() -> None:
     again.restore((), {"A": decode(encode(saved), type=OpenBar)})
     # Read again: known by their offsets, also those whose ids are not saved. Sent again: by their ids.
     repeated = [raw(30_000 + n, trade(31, 99, id=f"{n:036x}{'x' * (n % 3)}")) for n in range(29_000, 30_000)]
-    for one in (bars, again):
-        parsed = fold(one, *repeated)
+    for fold_of in (bars, again):
+        parsed = fold(fold_of, *repeated)
         assert all(item.repeated for item in parsed[:-1])
     assert all(item.repeated for item in fold(again, *trades[:500]))
     total = 30_000.0
     closed = [bar(0, 10, 16, 10, 10 + 29_999 % 7, total)]
-    assert [shown(fold(one, raw(70_000, trade(60, 1)))) for one in (bars, again)] == [[(70_000, closed)]] * 2
+    assert [shown(fold(fold_of, raw(70_000, trade(60, 1)))) for fold_of in (bars, again)] == [
+        [(70_000, closed)]
+    ] * 2
 
 
 @pytest.mark.parametrize("size", [1, 3, 50])
@@ -161,7 +163,9 @@ def test_ids_are_forgotten_alike_whatever_the_polls_were(monkeypatch: pytest.Mon
     names = [0, 1, 2, 3, 0, 4, 0, 1, 5, 4, 0]
     bars = TradeBars(60, False, "start")
     trades = [raw(n, trade(1, 10, id=name)) for n, name in enumerate(names)]
-    parsed = [one for first in range(0, len(trades), size) for one in fold(bars, *trades[first : first + size])]
+    parsed = [
+        folded for first in range(0, len(trades), size) for folded in fold(bars, *trades[first : first + size])
+    ]
     # 4 drives out 0, which drives out 1, and so on; 4 at offset 9 is among the newest four still.
     assert [item.raw.offset for item in parsed if item.repeated] == [4, 9, 10]
 
@@ -206,11 +210,11 @@ def test_the_open_bar_of_a_quiet_key_is_saved_and_goes_on(open_bar: bool) -> Non
     again = TradeBars(60, open_bar, "start", quiet_records=20)
     again.restore([], {key: decode(stored, type=OpenBar)})
     found = []
-    for one in (bars, again):
-        parsed = fold(one, raw(31, trade(2, 10, id=1)), raw(32, trade(3, 12)))
+    for fold_of in (bars, again):
+        parsed = fold(fold_of, raw(31, trade(2, 10, id=1)), raw(32, trade(3, 12)))
         assert parsed[0].repeated
-        parsed += fold(one, raw(33, trade(61, 7)))
-        found.append({one.time_us: one for _, shown_bars in shown(parsed) for one in shown_bars})
+        parsed += fold(fold_of, raw(33, trade(61, 7)))
+        found.append({bar.time_us: bar for _, shown_bars in shown(parsed) for bar in shown_bars})
     assert again.floor(33) == (33 if open_bar else 32)
     assert found[0] == found[1]
     assert found[0][bar(0, 0, 0, 0, 0, 0).time_us] == bar(0, 10, 12, 10, 12, 2)
@@ -277,7 +281,7 @@ class Session:
 
     def window(self, name: str) -> Window:
         self.floor = None
-        stored = tuple(WindowBar(one, 0, 0) for _, one in sorted(self.bars.items())[-40:])
+        stored = tuple(WindowBar(bar, 0, 0) for _, bar in sorted(self.bars.items())[-40:])
         return Window(name, self.offset, 0, 0, UNITS, stored)
 
 
@@ -288,7 +292,7 @@ def apply(sessions: dict[str, Session], parsed: list[ParsedRecord]) -> None:
         session = sessions.setdefault(item.record.key, Session())
         if item.record.offset <= session.offset:
             continue
-        session.bars |= {one.time_us: one for one in item.record.bars}
+        session.bars |= {bar.time_us: bar for bar in item.record.bars}
         session.offset = item.record.offset
         if session.floor is None:
             session.floor = item.record.offset
@@ -318,7 +322,7 @@ def test_a_restart_at_the_floor_gives_the_same_bars(seed: int, open_bar: bool) -
         bars.restore(stored.values(), {key: decode(value, type=OpenBar) for key, value in saved.items()})
         for name, window in stored.items():
             session = sessions[name] = Session()
-            session.bars = {one.bar.time_us: one.bar for one in window.bars}
+            session.bars = {stored_bar.bar.time_us: stored_bar.bar for stored_bar in window.bars}
             session.offset = window.offset
         apply(sessions, polled(bars, raws[floor:committed], chance))
         ahead = committed

@@ -262,7 +262,7 @@ class Reader:
 def test_a_broker_that_is_slow_to_tell_the_position_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = Reader([None, 0, 1])
     monkeypatch.setattr(module, "CarefulConsumer", lambda **_: reader)
-    assert [one.session for one in read_windows(KafkaSettings(), SOURCE, SKIPPED).windows] == ["A"]
+    assert [window.session for window in read_windows(KafkaSettings(), SOURCE, SKIPPED).windows] == ["A"]
     assert reader.closed
 
 

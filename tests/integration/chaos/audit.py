@@ -56,8 +56,8 @@ class Audit:
 
     def _check_sessions(self) -> None:
         found = {
-            name: SessionFacts(one["token_hash"], one["data_version"], one["bars"], one["swaps"])
-            for name, one in self._deployment.sessions().items()
+            name: SessionFacts(row["token_hash"], row["data_version"], row["bars"], row["swaps"])
+            for name, row in self._deployment.sessions().items()
         }
         expected = self.reference.sessions()
         differing = {name: (found.get(name), fact) for name, fact in expected.items() if found.get(name) != fact}

@@ -181,7 +181,7 @@ class Deployment:
         return {partition: offset for partition, offset in found.items() if offset is not None}
 
     def sessions(self) -> dict[str, dict[str, Any]]:
-        return {one["id"]: one for one in self.http.get("/v1/sessions").raise_for_status().json()["data"]}
+        return {row["id"]: row for row in self.http.get("/v1/sessions").raise_for_status().json()["data"]}
 
     def caught_up(self, ends: dict[int, int]) -> bool:
         """Everything is applied and served, the consumers know it, and what had to be written is written."""
@@ -191,7 +191,7 @@ class Deployment:
             and self.committed() == ends
             and set(lag) == set(ends)
             and not any(lag.values())
-            and {one["state"] for one in self.sessions().values()} <= SERVING
+            and {row["state"] for row in self.sessions().values()} <= SERVING
         )
 
 

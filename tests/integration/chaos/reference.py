@@ -105,6 +105,6 @@ class Reference:
 
     def sessions(self) -> dict[str, SessionFacts]:
         return {
-            one.id: SessionFacts(one.token_hash, one.data_version, one.bars, one.swaps)
-            for one in session_infos(self._engine).sessions
+            row.id: SessionFacts(row.token_hash, row.data_version, row.bars, row.swaps)
+            for row in session_infos(self._engine).sessions
         }

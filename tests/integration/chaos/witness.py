@@ -71,12 +71,12 @@ class Witness:
         reply = http.get("/v1/sessions")
         if reply.status_code != 200:
             return
-        for one in reply.json()["data"]:
+        for row in reply.json()["data"]:
             # A session that is being filled has no version to show; it answers nothing.
-            if (one["data_version"] is None) is not (one["state"] == "REBUILDING"):
-                self.violations.append(f"{one['id']}: version {one['data_version']} when {one['state']}")
-            if one["data_version"] is not None and one["state"] != "EMPTY":
-                self._compare(one["id"], one["data_version"], known, f"listed as {one['state']}")
+            if (row["data_version"] is None) is not (row["state"] == "REBUILDING"):
+                self.violations.append(f"{row['id']}: version {row['data_version']} when {row['state']}")
+            if row["data_version"] is not None and row["state"] != "EMPTY":
+                self._compare(row["id"], row["data_version"], known, f"listed as {row['state']}")
 
     def _ask(self, http: httpx.Client) -> None:
         known = self._known()

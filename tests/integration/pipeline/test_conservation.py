@@ -87,20 +87,23 @@ def messages(name: str) -> list[dict[str, Any]]:
 
 
 def coinbase(name: str) -> Produced:
-    for one in messages(name):
-        size = one["last_size" if one["type"] == "ticker" else "size"]
-        wanted = {field: one[field] for field in ("price", "time", "trade_id")}
-        yield one["product_id"], {**wanted, "size": size}
+    for message in messages(name):
+        size = message["last_size" if message["type"] == "ticker" else "size"]
+        wanted = {field: message[field] for field in ("price", "time", "trade_id")}
+        yield message["product_id"], {**wanted, "size": size}
 
 
 def open_klines(name: str) -> Produced:
-    for one in (message["data"] for message in messages(name) if message["data"]["e"] == "kline"):
-        yield one["s"], {field: one["k"][field] for field in "tohlcv"}
+    for message in (message["data"] for message in messages(name) if message["data"]["e"] == "kline"):
+        yield message["s"], {field: message["k"][field] for field in "tohlcv"}
 
 
 def binance_trades(name: str) -> Produced:
-    for one in (message["data"] for message in messages(name) if message["data"]["e"] == "aggTrade"):
-        yield one["s"], {"time": one["T"], "price": one["p"], "qty": one["q"], "trade_id": one["a"]}
+    for message in (message["data"] for message in messages(name) if message["data"]["e"] == "aggTrade"):
+        yield (
+            message["s"],
+            {"time": message["T"], "price": message["p"], "qty": message["q"], "trade_id": message["a"]},
+        )
 
 
 @dataclass(frozen=True)

@@ -28,15 +28,15 @@ def trades(count: int, seed: int) -> list[tuple[str, Any]]:
 
 def expected(made: list[tuple[str, Any]], key: str) -> list[tuple[int, float, float, float, float]]:
     bars: dict[int, list[float]] = {}
-    for name, one in made:
+    for name, trade in made:
         if name == key:
-            bars.setdefault(int(one["t"] // 60) * 60_000_000, []).append(one["p"])
+            bars.setdefault(int(trade["t"] // 60) * 60_000_000, []).append(trade["p"])
     return [(start, p[0], max(p), min(p), p[-1]) for start, p in bars.items()]
 
 
 def bars_of(pipeline: Any, key: str) -> list[tuple[int, float, float, float, float]]:
     stored = pipeline.engine.sessions[key].region.bars
-    return [(one.bar.time_us, one.bar.open, one.bar.high, one.bar.low, one.bar.close) for one in stored]
+    return [(bar.bar.time_us, bar.bar.open, bar.bar.high, bar.bar.low, bar.bar.close) for bar in stored]
 
 
 @pytest.mark.parametrize("open_bar", [False, True])
@@ -64,7 +64,9 @@ def test_restarts_of_both_sides_give_the_bars_of_an_uninterrupted_run(
         assert len(found) > 30
         uninterrupted = Region(key, pipeline.engine.builder)
         for n, (start, *prices) in enumerate(wanted):
-            volume = sum(one["q"] for name, one in made if name == key and one["t"] // 60 * 60_000_000 == start)
+            volume = sum(
+                trade["q"] for name, trade in made if name == key and trade["t"] // 60 * 60_000_000 == start
+            )
             uninterrupted.extend([StoredBar(Bar(start, *prices, volume), n, n)])
         assert pipeline.engine.sessions[key].tokens[-len(uninterrupted.tokens()) :] == uninterrupted.tokens()
     assert set(pipeline.dead_letters(topic)) == {(900, "late")}

@@ -148,7 +148,7 @@ def test_a_header_not_in_utf_8_costs_its_record_only(make: Callable[..., Pipelin
     counts = pipeline.counts(topic, 10)
     assert (counts.applied, counts.dead_lettered) == (8, 2)
     found = letters(pipeline, topic)
-    assert [one[:3] for one in found] == [(at, b"AAPL", value % (START_S + 60 * at)) for at in (3, 9)]
+    assert [letter[:3] for letter in found] == [(at, b"AAPL", value % (START_S + 60 * at)) for at in (3, 9)]
     assert all("utf-8" in detail for *_, detail in found)
 
 
@@ -167,7 +167,7 @@ def test_a_batch_that_the_log_holds_damaged_is_passed_with_its_bytes(
     segment.put(spoilt)
     end = pipeline.put(topic, bars(20, 30))
     pipeline.put(topic, bars(0, 30, "MSFT"), partition=1)
-    findings = {one.subject: one for one in inspect_kafka(pipeline.kafka, 10.0)}
+    findings = {finding.subject: finding for finding in inspect_kafka(pipeline.kafka, 10.0)}
     assert findings[f"partition {topic}/0"].level is Level.PROBLEM
     assert "offset 5," in findings[f"partition {topic}/0"].message
 
@@ -180,7 +180,7 @@ def test_a_batch_that_the_log_holds_damaged_is_passed_with_its_bytes(
     assert "offsets 5 to 19" in letter[3]
     assert pipeline.counts(topic, 16).applied == 15
     assert pipeline.status().degraded == ()
-    assert all(one.level is not Level.PROBLEM for one in inspect_kafka(pipeline.kafka, 10.0))
+    assert all(finding.level is not Level.PROBLEM for finding in inspect_kafka(pipeline.kafka, 10.0))
     assert read_topic(pipeline.kafka, topic).refused == {"unreadable": 1}
 
 
@@ -204,7 +204,7 @@ def test_a_codec_that_is_missing_stops_its_partition_by_name_until_it_is_there(
     until(lambda: stopped_partitions(health) != [], "the health file tells of it")
     assert "snappy" in stopped_partitions(health)[0]
     assert ailments(health, time.time_ns() // 1_000_000) == []  # a restart would not help
-    findings = {one.subject: one for one in inspect_kafka(pipeline.kafka, 10.0)}
+    findings = {finding.subject: finding for finding in inspect_kafka(pipeline.kafka, 10.0)}
     assert findings["codecs"].level is findings[f"partition {topic}/0"].level is Level.PROBLEM
     assert "kafka-python[snappy]" in findings["codecs"].remedy
     assert letters(pipeline, topic) == []

@@ -76,7 +76,8 @@ def test_a_dead_letter_that_the_broker_finds_too_large_is_cut_and_the_others_fol
 
     assert sorted(confirmed) == [0, 1, 2, 3]
     found = {
-        dict(one.headers)["offset"]: one for one in records(kafka.bootstrap, kafka_settings.dead_letter_topic)
+        dict(record.headers)["offset"]: record
+        for record in records(kafka.bootstrap, kafka_settings.dead_letter_topic)
     }
     assert [found[number].value for number in (b"0", b"1", b"2", b"3")] == [
         values[0][: CUT_VALUE_BYTES[0]],
@@ -110,7 +111,9 @@ def test_answers_are_written_in_order_by_a_broker_that_hung_for_longer_than_a_wr
             return not answers.spool.pending
 
         def take(*versions: int) -> None:
-            answers.take(Evaluations("boot", "bars", 0, 1, versions[-1], tuple(answer(one) for one in versions)))
+            answers.take(
+                Evaluations("boot", "bars", 0, 1, versions[-1], tuple(answer(version) for version in versions))
+            )
 
         take(1)
         until(written, "the first answer is written")
@@ -132,7 +135,7 @@ def test_answers_are_written_in_order_by_a_broker_that_hung_for_longer_than_a_wr
         answers.spool.close(5.0)
 
         assert confirmed == [0, 1, 2, 3]
-        versions = [one.value for one in records(own.bootstrap, kafka_settings.answers_topic)]
+        versions = [record.value for record in records(own.bootstrap, kafka_settings.answers_topic)]
         assert b'"session_version":4' in versions[-1]
         for version in (1, 2, 3):
-            assert any(b'"session_version":%d,' % version in one for one in versions)
+            assert any(b'"session_version":%d,' % version in value for value in versions)

@@ -35,7 +35,7 @@ def test_sessions_are_listed(service):
     body = service.http.get("/v1/sessions").json()
 
     assert body["object"] == "list"
-    assert [one["id"] for one in body["data"]] == ["BTC/USD"]
+    assert [row["id"] for row in body["data"]] == ["BTC/USD"]
     assert body["data"][0]["last_bars"] == [[1, 1.0, 2.0, 0.5, 1.5, 10.0]]
 
 
@@ -115,7 +115,7 @@ def test_standing_queries_are_listed_and_removed(service):
     listed = service.http.get("/v1/standing-queries").json()
     removed = service.http.delete("/v1/standing-queries/q%2F1").json()
 
-    assert [one["id"] for one in listed["data"]] == ["q/1"]
+    assert [row["id"] for row in listed["data"]] == ["q/1"]
     assert service.engine.of(StandingDelete) == [StandingDelete("q/1")]
     assert (removed["object"], removed["deleted"]) == ("standing_query", True)
 

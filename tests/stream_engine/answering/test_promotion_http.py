@@ -74,7 +74,7 @@ def http(
     records = tuple(make_record("AAPL", offset) for offset in range(40))
     link.send(Assign(TOPIC, 0, 1, 0, 0))
     link.send(Batch(TOPIC, 0, 1, -1, 39, 40, records))
-    assert any(isinstance(one, Ack) for one in link.drain(int(PATIENCE_S * 1000)))
+    assert any(isinstance(message, Ack) for message in link.drain(int(PATIENCE_S * 1000)))
     listener = socket.create_server(("127.0.0.1", 0))
     app = create_app(config)
     server = uvicorn.Server(uvicorn.Config(app, loop="uvloop", ws="none", lifespan="on", log_level="warning"))
@@ -114,8 +114,8 @@ def until(condition: Callable[[], bool]) -> None:
 
 def test_a_question_asked_three_times_is_fast_until_nobody_asks_it(http: httpx.Client, clock: Clock) -> None:
     first = [ask(http) for _ in range(3)]
-    assert "fast" not in {one["path"] for one in first}
-    assert {one["routed_by"] for one in first} == {"listed"}
+    assert "fast" not in {answer["path"] for answer in first}
+    assert {answer["routed_by"] for answer in first} == {"listed"}
     fourth = ask(http)
     assert (fourth["path"], fourth["gate"], fourth["routed_by"]) == ("fast", True, "exact")
     assert (fourth["answer"], fourth["gap"]) == (first[-1]["answer"], first[-1]["gap"])

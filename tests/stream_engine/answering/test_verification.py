@@ -167,9 +167,9 @@ def test_what_is_gone_is_dropped_and_counted(fed: Callable[..., Any], make_recor
     desk = bench.engine.verification
     check = check_of(bench)
 
-    def lost(one: Check) -> str:
+    def lost(check: Check) -> str:
         before = dropped(bench)
-        desk.offer(one)
+        desk.offer(check)
         bench.engine.run_until_idle()
         (reason,) = [name for name, count in dropped(bench).items() if count > before.get(name, 0)]
         return reason
@@ -311,4 +311,4 @@ def test_a_waiting_check_is_no_sign_of_trouble(fed: Callable[..., Any]) -> None:
     told = status(bench.engine, 0.0, 1, {}, 0, {})
     assert (told.oldest_work_s, told.gauges["queue_checks"], told.calibration.waiting) == (0.0, 1, 1)
     assert told.calibration.model == bench.builder.profile.name
-    assert [one.class_ for one in told.calibration.classes] == ["trend"]
+    assert [entry.class_ for entry in told.calibration.classes] == ["trend"]

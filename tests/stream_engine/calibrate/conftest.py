@@ -33,5 +33,5 @@ def make_pairs() -> Callable[..., pl.DataFrame]:
 @pytest.fixture(scope="session")
 def series() -> Series:
     """One simulated instrument as a recorded one: twelve windows and a bar between each."""
-    (one,) = simulated_series(3, 1, 12 * 33 - 1)
-    return Series("recorded", "XYZ", one.bars)
+    (series,) = simulated_series(3, 1, 12 * 33 - 1)
+    return Series("recorded", "XYZ", series.bars)

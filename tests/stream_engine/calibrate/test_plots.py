@@ -57,7 +57,7 @@ def panels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[An
 
 
 def line(axes: Any, label: str) -> list[tuple[float, float]]:
-    (found,) = [one for one in axes.lines if one.get_label() == label]
+    (found,) = [drawn_line for drawn_line in axes.lines if drawn_line.get_label() == label]
     return list(zip(np.asarray(found.get_xdata()).tolist(), np.asarray(found.get_ydata()).tolist(), strict=True))
 
 
@@ -75,9 +75,9 @@ def test_coverage_and_risk_over_tau_with_the_chosen_one(panels: dict[str, list[A
     _, coverage, rate = panels["risk-coverage.png"]
     assert line(coverage, "simulated") == [(1.0, 0.8), (2.0, 0.5), (3.0, 0.0)]
     assert {x for x, _ in line(coverage, "tau = 2.25")} == {2.25}
-    dashed = [one for one in rate.lines if one.get_linestyle() == "--"]
-    assert [list(one.get_xdata()) for one in dashed] == [[1.0, 2.0], [1.5]]
-    assert [list(one.get_ydata()) for one in dashed] == [[0.3, 0.1], [0.25]]
+    dashed = [drawn_line for drawn_line in rate.lines if drawn_line.get_linestyle() == "--"]
+    assert [list(drawn_line.get_xdata()) for drawn_line in dashed] == [[1.0, 2.0], [1.5]]
+    assert [list(drawn_line.get_ydata()) for drawn_line in dashed] == [[0.3, 0.1], [0.25]]
 
 
 def test_wrong_answers_of_each_class_where_any_has_a_truth(panels: dict[str, list[Any]]) -> None:

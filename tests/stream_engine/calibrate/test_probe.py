@@ -51,10 +51,10 @@ def test_the_embedded_model_fires_and_tells_directions() -> None:
 
 
 def test_recorded_series_are_counted_one_by_one() -> None:
-    bars = [one.bars for _, one in clean_windows(PROFILE, 0)]
+    bars = [window.bars for _, window in clean_windows(PROFILE, 0)]
     series = [Series("A", "A", bars[0]), Series("B", "B", bars[-1])]
     found = probe(EngineSettings(threads=1), 1, 0, lambda done, total: None, series)
-    assert {name: one.windows for name, one in found.by_series.items()} == {"A": 1, "B": 1}
+    assert {name: judged.windows for name, judged in found.by_series.items()} == {"A": 1, "B": 1}
     assert "A                     1 windows" in table(found)
 
 
@@ -80,7 +80,7 @@ def test_a_model_that_cannot_be_had_is_a_wrong_setting() -> None:
         ({"gate": Fired(100, 0, 0, 0)}, r"^The gate will never fire: it did on none of 100 windows"),
         ({"gate": Fired(100, 5, 5, 5)}, r"^The gate will hardly ever fire: on 5\.0% of windows"),
         (
-            {"clean": tuple(replace(one, said="up") for one in CLEAN)},
+            {"clean": tuple(replace(window, said="up") for window in CLEAN)},
             r"right in 95\.0% of those, but clean rises, falls and sideways windows do not get three",
         ),
     ],

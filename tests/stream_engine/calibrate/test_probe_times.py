@@ -84,7 +84,7 @@ def test_a_decode_is_one_token_on_a_whole_window_and_nothing_that_ran_before(
     window = len(builder.prefix) + 32 * builder.tokens_per_bar
     decodes = planted.steps[1:]
     assert len(decodes) == 9
-    assert {(one.length, one.size, one.append) for (one,) in decodes} == {(window, 1, ())}
+    assert {(segment.length, segment.size, segment.append) for (segment,) in decodes} == {(window, 1, ())}
     assert planted.copies == [(0, 40, 9)]
 
 

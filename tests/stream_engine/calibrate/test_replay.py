@@ -60,7 +60,7 @@ def test_each_class_is_asked_in_its_wordings_in_turn_and_answered_by_the_full_pa
     bench = make_bench()
     listed = bench.builder.profile.questions
     for moment in Replay(bench.engine).recorded(series, most=5):
-        assert set(moment.answers) == {one.name for one in bench.builder.profile.classes}
+        assert set(moment.answers) == {answer_class.name for answer_class in bench.builder.profile.classes}
         for name, answer in moment.answers.items():
             assert answer.question == listed[name][moment.number % len(listed[name])]
             logits = bench.expected(series.symbol, answer.question)
@@ -73,7 +73,7 @@ def test_simulated_series_show_one_window_each_and_leave_no_session(make_bench: 
     replay, drawn = Replay(bench.engine), simulated_series(1, 40, 64)
     moments = list(replay.simulated(drawn))
     assert [moment.number for moment in moments] == list(range(40))
-    assert [moment.symbol for moment in moments] == [one.symbol for one in drawn]
+    assert [moment.symbol for moment in moments] == [series.symbol for series in drawn]
     # A jump, as of a split, starts a region of one window: its fill is smaller then.
     turns = [32 + number % 33 for number in range(40)]
     assert sum(moment.fill == turn for moment, turn in zip(moments, turns, strict=True)) >= 30
@@ -84,8 +84,8 @@ def test_simulated_series_show_one_window_each_and_leave_no_session(make_bench: 
 
 def test_drawn_series_are_the_seeds_own(series: Series) -> None:
     first, second = simulated_series(1, 2, 64), simulated_series(2, 2, 64)
-    assert [one.sha256() for one in first] == [one.sha256() for one in simulated_series(1, 2, 64)]
-    assert len({one.sha256() for one in (*first, *second)}) == 4
+    assert [series.sha256() for series in first] == [series.sha256() for series in simulated_series(1, 2, 64)]
+    assert len({series.sha256() for series in (*first, *second)}) == 4
     facts = series.facts(12)
     assert (facts.name, facts.windows, len(facts.sha256)) == ("recorded", 12, 64)
     assert facts.first is not None

@@ -88,8 +88,12 @@ def test_the_file_names_what_it_was_made_of(outcome: CalibrationRun, folder: Pat
     assert identity.prompt.startswith("<|system|>")
     assert "<|assistant|>" in identity.prompt
     assert len(identity.weights_sha256) == 64
-    assert set(calibration.classes) == {one.name for one in builder.profile.classes}
-    assert [one.sample for one in calibration.classes["trend"].measured] == [SIMULATED, EARLIER, LATER]
+    assert set(calibration.classes) == {answer_class.name for answer_class in builder.profile.classes}
+    assert [measured.sample for measured in calibration.classes["trend"].measured] == [
+        SIMULATED,
+        EARLIER,
+        LATER,
+    ]
     assert calibration.classes["trend"].confidence
     assert sum(len(forms) for words in outcome.forms.values() for forms in words.values()) == len(builder.answers)
 
@@ -146,7 +150,7 @@ def test_without_simulated_windows_some_recorded_ones_fix_the_grid(builder: Toke
     pairs, facts = collect(engine, [series], replace(PLAN, simulated=0, earlier_half=False), lambda *_: None)
     counts = dict(pairs.filter(pl.col("class") == "trend").group_by("sample").len().iter_rows())
     assert counts == {PILOT: 2, RECORDED: 10}
-    assert [one.name for one in facts] == ["recorded"]
+    assert [source.name for source in facts] == ["recorded"]
 
 
 def test_nothing_to_calibrate_on_is_said(series: Series) -> None:
@@ -180,7 +184,7 @@ def test_the_command_reads_a_file_and_puts_the_calibration_beside_the_model(
     }  # fmt: skip
     found = load_calibration(EngineSettings(model=str(model)), TokenBuilder.load(model))
     assert found == Calibration.load(out / CALIBRATION_FILE)
-    assert [one.name for one in found.series] == ["simulated, seed 0", "XYZ (bars.csv)"]
+    assert [source.name for source in found.series] == ["simulated, seed 0", "XYZ (bars.csv)"]
 
 
 def test_a_source_that_cannot_be_read_ends_the_command_with_one_line(tmp_path: Path) -> None:

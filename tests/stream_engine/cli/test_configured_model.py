@@ -156,5 +156,5 @@ def test_the_demo_runs_on_a_gguf_file_with_an_adapter(
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     unpacked = list((Path(machine["STREAM_ENGINE_CACHE"]) / "models").iterdir())
-    assert [json.loads((one / "config.json").read_text())["model_type"] for one in unpacked] == ["llama"]
+    assert [json.loads((path / "config.json").read_text())["model_type"] for path in unpacked] == ["llama"]
     assert "questions asked with path auto" in done.stdout

@@ -74,7 +74,7 @@ def test_a_model_folder_without_profile_is_a_problem(tmp_path: Path) -> None:
 
 def test_a_slow_model_is_told_and_ended() -> None:
     check = ModelCheck(EngineSettings())
-    assert [(one.level, one.subject) for one in check.findings(0.0)] == [(Level.WARNING, "load")]
+    assert [(finding.level, finding.subject) for finding in check.findings(0.0)] == [(Level.WARNING, "load")]
     assert check._process is not None
     assert check._process.returncode is not None
 

@@ -74,9 +74,9 @@ def running() -> Iterator[Callable[..., Running]]:
         return started[-1]
 
     yield start
-    for one in started:
-        one.supervisor.stop()
-        one.end()
+    for run in started:
+        run.supervisor.stop()
+        run.end()
 
 
 def alive(pid: int) -> bool:

@@ -11,7 +11,7 @@ from stream_engine.model.profile import EMBEDDED, Profile
 
 CLASSES = Profile.load(EMBEDDED).classes
 NAMES = tuple(statistics(32))
-WORDS = {one.name: one.words for one in CLASSES}
+WORDS = {answer_class.name: answer_class.words for answer_class in CLASSES}
 
 
 def value(name: str, closes: np.ndarray, volumes: np.ndarray | None = None) -> np.ndarray:
@@ -52,8 +52,8 @@ def test_formulas_agree_with_numpy() -> None:
     }
     found = values(closes, volumes, NAMES)
     assert list(found) == list(expected)
-    for name, one in expected.items():
-        assert found[name] == pytest.approx(one), name
+    for name, answers in expected.items():
+        assert found[name] == pytest.approx(answers), name
 
 
 def test_the_expressions_serve_a_rolling_frame_too() -> None:
@@ -158,5 +158,5 @@ def test_a_window_without_volume_has_no_right_word_for_it() -> None:
     closes = np.random.default_rng(3).normal(size=(3, 32)).cumsum(axis=1)
     volumes = np.array([np.full(32, np.nan), np.zeros(32), np.ones(32)])
     found = right_words(CLASSES, closes, volumes)
-    assert ["volume" in one for one in found] == [False, False, "volume" in WORDS]
-    assert all("trend" in one for one in found)
+    assert ["volume" in words for words in found] == [False, False, "volume" in WORDS]
+    assert all("trend" in words for words in found)

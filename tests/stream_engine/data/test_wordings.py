@@ -35,7 +35,7 @@ def test_symbols_are_drawn_from_lists_and_letters() -> None:
 def test_held_out_wordings_are_not_listed() -> None:
     listed = {normalise_question(text) for texts in Profile.load(EMBEDDED).questions.values() for text in texts}
     held = [normalise_question(text) for texts in HELD.values() for text in texts]
-    assert all(len(HELD[one.name]) >= 15 for one in Profile.load(EMBEDDED).classes)
+    assert all(len(HELD[answer_class.name]) >= 15 for answer_class in Profile.load(EMBEDDED).classes)
     assert len(set(held)) == len(held)
     assert not listed & set(held)
 

@@ -40,8 +40,8 @@ def test_the_largest_difference_of_one_decision_point_counts(builder: Builder) -
     assert measured_noise(runner, builder, 1e-7) == pytest.approx(1.0), "twice the largest"
     assert len(runner.segments) == 4 * 3
     ends = {
-        (one.live_end, one.live_end + sum(b.reused + len(b.tokens) for b in one.branches))
-        for one in runner.segments[:4]
+        (segment.live_end, segment.live_end + sum(b.reused + len(b.tokens) for b in segment.branches))
+        for segment in runner.segments[:4]
     }
     assert len(ends) == 1, "the same decision point in every way"
 

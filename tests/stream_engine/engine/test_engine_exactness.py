@@ -191,14 +191,14 @@ def test_a_check_of_an_old_version_equals_the_full_path_of_that_time(
         position = len(session.tokens) + len(builder.generic_entry)
         check = Check("A", QUESTION, "trend", session.version, position, up, 99.0, hashed)
         waiting.append((check, exact.from_scratch("A", entry), bars))
-        for one in [one for one in waiting if bars - one[2] > 20 or chance.random() < 0.3]:
-            waiting.remove(one)
+        for offered in [offered for offered in waiting if bars - offered[2] > 20 or chance.random() < 0.3]:
+            waiting.remove(offered)
             judged.clear()
-            desk.offer(one[0])
+            desk.offer(offered[0])
             exact.engine.run_until_idle()
             for logits in judged:
-                exact.agrees((logits.gap, logits.top1), one[1])
-                late += one[2] < bars
+                exact.agrees((logits.gap, logits.top1), offered[1])
+                late += offered[2] < bars
         exact.engine.check_integrity()
     exact.check_ready()
     assert exact.engine.sessions["A"].swaps > 0

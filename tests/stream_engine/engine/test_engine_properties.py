@@ -202,7 +202,7 @@ def session_machine(
             if key in self.engine.sessions:
                 self.engine.await_tool(key)
 
-        @precondition(lambda self: any(one.awaiting_tool for one in self.engine.sessions.values()))
+        @precondition(lambda self: any(session.awaiting_tool for session in self.engine.sessions.values()))
         @rule(length=st.integers(0, 200))
         def resume(self, length: int) -> None:
             for session in self.engine.sessions.values():

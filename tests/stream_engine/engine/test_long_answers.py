@@ -108,7 +108,7 @@ def test_two_answers_and_a_commit_of_one_session(
     at = {40: tokens, 41: session.tokens}
     assert len(bench.replies) == 2
     for reply in bench.replies:
-        (work,) = [one for one in works if one.query.question == reply.question]
+        (work,) = [work for work in works if work.query.question == reply.question]
         assert work.generated == greedy(bench, at[reply.session_version], reply.question)
 
 

@@ -113,7 +113,7 @@ def test_a_bound_smaller_than_any_entry_stalls_nothing(step_tokens: int, start: 
     assert bench.engine.sessions["A"].ready[MOMENTUM].gap == bench.expected("A", MOMENTUM).gap
     assert bench.engine.sessions["B"].ready[""].gap == bench.expected("B").gap
     longest = max(len(bench.builder.query_entry(question)) for question in (TREND, MOMENTUM))
-    assert max(sum(one.size for one in step) for step in bench.runner.steps) <= step_tokens + 2 * longest
+    assert max(sum(segment.size for segment in step) for step in bench.runner.steps) <= step_tokens + 2 * longest
 
 
 def test_on_commit_is_evaluated_at_every_commit_though_cells_are_short(start: Callable[..., Feed]) -> None:
@@ -237,7 +237,9 @@ def test_a_replaced_query_leaves_nothing_of_its_old_question(start: Callable[...
     bench.engine.run_until_idle()
     assert set(bench.engine.sessions["A"].ready) == {"", MOMENTUM}
     assert set(bench.engine.sessions["B"].ready) == {""}
-    assert {(one.session, one.question) for one in bench.engine.standing.answers(None, None)} == {("A", MOMENTUM)}
+    assert {(answer.session, answer.question) for answer in bench.engine.standing.answers(None, None)} == {
+        ("A", MOMENTUM)
+    }
 
 
 def test_a_question_longer_than_the_share_is_refused_and_the_next_one_answered(

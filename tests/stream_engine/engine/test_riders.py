@@ -28,21 +28,21 @@ def riders(*entries: Entry, **changes: Any) -> Any:
 
 def test_what_fills_the_headroom_to_the_last_cell_rides() -> None:
     chosen = riders(entry(3), entry(4, "q"), headroom=7)
-    assert [len(one.tokens) for one in chosen.riding] == [3, 4]
+    assert [len(rider.tokens) for rider in chosen.riding] == [3, 4]
     assert len(riders(entry(7), headroom=7).riding) == 1
 
 
 def test_what_fits_rides() -> None:
     chosen = riders(entry(3), entry(4, "q"))
-    assert [len(one.tokens) for one in chosen.riding] == [3, 4]
+    assert [len(rider.tokens) for rider in chosen.riding] == [3, 4]
     assert (chosen.deferred, chosen.skipped) == ((), ())
 
 
 def test_no_headroom_is_a_skip_and_too_little_for_both_is_a_wait() -> None:
     chosen = riders(entry(3), entry(4, "q"), entry(9, "long"), headroom=6)
-    assert [one.key for one in chosen.riding] == [""]
-    assert [one.key for one in chosen.deferred] == ["q"]
-    assert [one.key for one in chosen.skipped] == ["long"]
+    assert [rider.key for rider in chosen.riding] == [""]
+    assert [rider.key for rider in chosen.deferred] == ["q"]
+    assert [rider.key for rider in chosen.skipped] == ["long"]
     assert len(riders(entry(3), headroom=-5).skipped) == 1
 
 
@@ -57,14 +57,14 @@ def test_riders_wait_but_not_for_ever(cause: dict[str, Any]) -> None:
 @pytest.mark.parametrize("cause", [{"query_waits": True}, {"more_queued": True}, {"step_room": 2}])
 def test_what_asked_for_every_commit_never_waits(cause: dict[str, Any]) -> None:
     chosen = riders(entry(3), entry(4, "q", every_commit=True), **cause)
-    assert [one.key for one in chosen.riding] == ["q"]
-    assert [one.key for one in chosen.deferred] == [""]
+    assert [rider.key for rider in chosen.riding] == ["q"]
+    assert [rider.key for rider in chosen.deferred] == [""]
 
 
 def test_what_asked_for_every_commit_has_the_first_claim_on_the_cells() -> None:
     chosen = riders(entry(3), entry(4, "q", every_commit=True), headroom=6)
-    assert [one.key for one in chosen.riding] == ["q"]
-    assert [one.key for one in chosen.deferred] == [""]
+    assert [rider.key for rider in chosen.riding] == ["q"]
+    assert [rider.key for rider in chosen.deferred] == [""]
 
 
 def test_only_what_gives_way_counts_as_patience() -> None:
@@ -77,5 +77,5 @@ def test_only_what_gives_way_counts_as_patience() -> None:
 
 def test_the_step_is_shared_in_order() -> None:
     chosen = riders(entry(3), entry(4, "q"), entry(2, "r"), step_room=5)
-    assert [one.key for one in chosen.riding] == ["", "r"]
-    assert [one.key for one in chosen.deferred] == ["q"]
+    assert [rider.key for rider in chosen.riding] == ["", "r"]
+    assert [rider.key for rider in chosen.deferred] == ["q"]

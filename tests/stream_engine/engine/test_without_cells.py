@@ -217,5 +217,5 @@ def test_on_change_queries_of_more_sessions_than_one_step_has_cells_miss_no_vers
     bench.engine.register(StandingPut("*", TREND))
     bench.engine.run_until_idle()
     bar(bench, make_record, *KEYS)
-    newest = {one.session: one.session_version for one in bench.engine.standing.answers(None, None)}
+    newest = {answer.session: answer.session_version for answer in bench.engine.standing.answers(None, None)}
     assert newest == {key: bench.engine.sessions[key].version for key in KEYS}

@@ -66,17 +66,17 @@ def test_a_record_without_bars_claims_its_key_and_opens_no_session(
     assert "A" not in bench.engine.sessions
     take(bench, [make_record("A", 0), make_record("B", 1)])
     (ack,) = run(bench)
-    assert [(one.offset, one.reason) for one in ack.rejected] == [(0, "second_source")]
+    assert [(rejection.offset, rejection.reason) for rejection in ack.rejected] == [(0, "second_source")]
     assert "is fed by market.trades/0" in ack.rejected[0].detail
     trades = [Record("B", 1, 0, ()), make_record("A", 2)]
     assert bench.engine.ingest.take(Batch("market.trades", 0, 2, 0, 2, 2, tuple(trades))) is None
     (ack,) = run(bench)
-    assert [(one.offset, one.reason) for one in ack.rejected] == [(1, "second_source")]
+    assert [(rejection.offset, rejection.reason) for rejection in ack.rejected] == [(1, "second_source")]
     assert ack.applied == 1
     assert bench.engine.sessions["A"].source == Source("market.trades", 0)
     bench.engine.revoke(Revoke("market.trades", 0, 2))
     take(bench, [make_record("A", 2)])  # the claim went with its partition
-    assert [one.rejected for one in run(bench)] == [()]
+    assert [ack.rejected for ack in run(bench)] == [()]
 
 
 def test_refused_trades_are_told_again_however_the_next_consumer_polls_them(
@@ -91,7 +91,7 @@ def test_refused_trades_are_told_again_however_the_next_consumer_polls_them(
     def told(generation: int, *records: Record) -> tuple[list[tuple[int, str]], int]:
         bench.engine.ingest.take(Batch(topic, 0, generation, -1, 6, 7, records))
         (ack,) = run(bench)
-        return [(one.offset, one.reason) for one in ack.rejected], ack.duplicates
+        return [(rejection.offset, rejection.reason) for rejection in ack.rejected], ack.duplicates
 
     refused = [(4, "second_source"), (5, "second_source")]
     assert told(1, Record("C", 3, 0, ()), Record("A", 4, 0, ()), make_record("B", 5)) == (refused, 0)
@@ -119,7 +119,7 @@ def test_a_batch_is_acknowledged_when_all_its_sessions_are_done(
 def test_late_records_are_rejected_and_settle(bench: Any, make_record: Callable[..., Record]) -> None:
     take(bench, [make_record("A", 0, index=10), make_record("A", 1, index=3), make_record("A", 2, index=11)])
     (ack,) = run(bench)
-    assert [(one.offset, one.reason) for one in ack.rejected] == [(1, "late")]
+    assert [(rejection.offset, rejection.reason) for rejection in ack.rejected] == [(1, "late")]
     assert bench.engine.sessions["A"].version == 3
 
 
@@ -131,7 +131,9 @@ def test_one_record_of_many_late_bars_is_acknowledged_in_a_message_that_its_cons
     (ack,) = run(bench)
     read = msgspec.msgpack.decode(msgspec.msgpack.encode(ack), type=FromEngine)
     assert read == ack
-    ((offset, reason, detail),) = [(one.offset, one.reason, one.detail) for one in ack.rejected]
+    ((offset, reason, detail),) = [
+        (rejection.offset, rejection.reason, rejection.detail) for rejection in ack.rejected
+    ]
     assert (offset, reason) == (1, "late")
     assert detail.count("Z") == 10
     assert detail.endswith(" and 2990 others")
@@ -390,20 +392,20 @@ def test_a_rejection_is_told_again_to_the_next_consumer(bench: Any, make_record:
     take(bench, records)
     ack = next(ack for ack in run(bench) if ack.topic == TOPIC)
     told = [(3, "late"), (4, "second_source")]
-    assert sorted((one.offset, one.reason) for one in ack.rejected) == told
+    assert sorted((rejection.offset, rejection.reason) for rejection in ack.rejected) == told
     tokens = list(bench.engine.sessions["A"].tokens)
 
     bench.engine.assign(Assign(TOPIC, 0, 2, 0, 2))
     take(bench, records, generation=2)
     (ack,) = run(bench)
-    assert sorted((one.offset, one.reason) for one in ack.rejected) == told
+    assert sorted((rejection.offset, rejection.reason) for rejection in ack.rejected) == told
     assert (ack.applied, ack.duplicates, ack.late) == (0, 3, 0)  # and the foreign one, which is dead-lettered
     assert bench.engine.sessions["A"].tokens == tokens
 
     bench.engine.assign(Assign(TOPIC, 0, 3, 0, 4))  # the first one's letter was written
     take(bench, records, generation=3)
     (ack,) = run(bench)
-    assert sorted((one.offset, one.reason) for one in ack.rejected) == told[1:]
+    assert sorted((rejection.offset, rejection.reason) for rejection in ack.rejected) == told[1:]
 
 
 def test_a_rejection_in_a_batch_that_was_never_acknowledged_is_told_again(
@@ -415,5 +417,5 @@ def test_a_rejection_in_a_batch_that_was_never_acknowledged_is_told_again(
     bench.engine.assign(Assign(TOPIC, 0, 2, 0, 0))
     take(bench, records, generation=2)
     (ack,) = run(bench)
-    assert sorted((one.offset, one.reason) for one in ack.rejected) == [(3, "late")]
+    assert sorted((rejection.offset, rejection.reason) for rejection in ack.rejected) == [(3, "late")]
     assert (ack.applied, ack.duplicates, ack.late) == (0, 5, 0)

@@ -243,13 +243,13 @@ def test_events_reach_every_subscriber(server: EngineServer, settings: Transport
         streams = [client.events(), client.events()]
         waiting = [asyncio.ensure_future(anext(stream)) for stream in streams]
         sequence = 0
-        while not all(one.done() for one in waiting):  # until both subscriptions have come through
+        while not all(future.done() for future in waiting):  # until both subscriptions have come through
             sequence += 1
             server.publish("boot", sequence, event)
             await asyncio.sleep(0.01)
-        for one, stream in zip(waiting, streams, strict=True):
-            assert isinstance(one.result(), EventEnvelope)
-            assert (one.result().boot_id, one.result().event) == ("boot", event)
+        for future, stream in zip(waiting, streams, strict=True):
+            assert isinstance(future.result(), EventEnvelope)
+            assert (future.result().boot_id, future.result().event) == ("boot", event)
             await stream.aclose()  # type: ignore[attr-defined]
         await client.close()
 

@@ -63,9 +63,9 @@ def test_quantized_weights_load_and_take_an_adapter_beside_them(tiny_chat: Path,
 
 
 def test_an_adapter_of_another_model_is_told_so(adapter: Path, tiny_chat: Path, tmp_path: Path) -> None:
-    for one in tiny_chat.iterdir():
-        if one.suffix != ".safetensors":
-            shutil.copy(one, tmp_path)
+    for path in tiny_chat.iterdir():
+        if path.suffix != ".safetensors":
+            shutil.copy(path, tmp_path)
     vocabulary = LlamaConfig.from_pretrained(str(tiny_chat)).vocab_size
     other = LlamaConfig(
         vocab_size=vocabulary, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2

@@ -36,8 +36,8 @@ def windows() -> tuple[EvaluationWindow, ...]:
 
 def asked_of(name: str, question: str | None, among: tuple[EvaluationWindow, ...]) -> tuple[Judged, ...]:
     torch.set_num_threads(1)
-    one = next(one for one in PROFILE.classes if one.name == name)
-    return tuple(answer(load_network(EMBEDDED), BUILDER, among, one, question))
+    answer_class = next(answer_class for answer_class in PROFILE.classes if answer_class.name == name)
+    return tuple(answer(load_network(EMBEDDED), BUILDER, among, answer_class, question))
 
 
 @cache
@@ -49,22 +49,26 @@ def asked(name: str, question: str | None) -> tuple[Judged, ...]:
 def agreed(name: str) -> dict[str, float]:
     """Share of windows, one at each fill, in which a wording held out is answered like a listed one."""
     torch.set_num_threads(1)
-    one = next(one for one in PROFILE.classes if one.name == name)
-    return agreement(load_network(EMBEDDED), BUILDER, windows()[:33], one, HELD[name])
+    answer_class = next(answer_class for answer_class in PROFILE.classes if answer_class.name == name)
+    return agreement(load_network(EMBEDDED), BUILDER, windows()[:33], answer_class, HELD[name])
 
 
 def test_generic_header_is_right_where_the_gate_fires() -> None:
     fired = rate(asked("trend", None), PROFILE.tau["trend"])
     assert fired.fired >= 0.9 * fired.windows
     assert fired.right >= 0.96 * fired.fired
-    assert {one.word for one in asked("trend", None)} == {"up", "down", "flat"}
+    assert {judged.word for judged in asked("trend", None)} == {"up", "down", "flat"}
 
 
-@pytest.mark.parametrize("one", [one for one in PROFILE.classes if not one.generic], ids=lambda one: one.name)
-def test_the_answer_depends_on_the_question(one) -> None:  # type: ignore[no-untyped-def]
-    answers = asked_of(one.name, PROFILE.questions[one.name][0], windows()[:132])
-    assert {answered.word for answered in answers} <= {*one.words}
-    fired = rate(answers, PROFILE.tau[one.name])
+@pytest.mark.parametrize(
+    "answer_class",
+    [answer_class for answer_class in PROFILE.classes if not answer_class.generic],
+    ids=lambda answer_class: answer_class.name,
+)
+def test_the_answer_depends_on_the_question(answer_class) -> None:  # type: ignore[no-untyped-def]
+    answers = asked_of(answer_class.name, PROFILE.questions[answer_class.name][0], windows()[:132])
+    assert {answered.word for answered in answers} <= {*answer_class.words}
+    fired = rate(answers, PROFILE.tau[answer_class.name])
     assert fired.right >= 0.93 * fired.fired
     assert fired.fired >= 0.8 * fired.windows
 
@@ -76,7 +80,7 @@ def test_the_question_and_the_generic_header_agree_where_the_gate_fires() -> Non
     assert sum(generic == question for generic, question in fired) >= 0.98 * len(fired)
 
 
-@pytest.mark.parametrize("name", [one.name for one in PROFILE.classes])
+@pytest.mark.parametrize("name", [answer_class.name for answer_class in PROFILE.classes])
 def test_wordings_never_trained_on_are_answered_like_a_listed_one(name: str) -> None:
     shares = agreed(name)
     assert set(shares) == set(HELD[name])
@@ -85,8 +89,8 @@ def test_wordings_never_trained_on_are_answered_like_a_listed_one(name: str) -> 
 
 
 def test_questions_asked_together_are_answered_as_each_alone() -> None:
-    one = PROFILE.generic_class
-    wordings = PROFILE.questions[one.name][:3]
-    shares = agreement(load_network(EMBEDDED), BUILDER, windows()[:33], one, wordings[1:])
-    alone = [[judged.word for judged in asked_of(one.name, text, windows()[:33])] for text in wordings]
+    answer_class = PROFILE.generic_class
+    wordings = PROFILE.questions[answer_class.name][:3]
+    shares = agreement(load_network(EMBEDDED), BUILDER, windows()[:33], answer_class, wordings[1:])
+    alone = [[judged.word for judged in asked_of(answer_class.name, text, windows()[:33])] for text in wordings]
     assert list(shares.values()) == [np.mean(np.array(alone[0]) == np.array(other)) for other in alone[1:]]

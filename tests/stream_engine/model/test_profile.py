@@ -20,11 +20,11 @@ def test_embedded_profile_is_answered_by_trend_from_the_generic_header(profile: 
     assert profile.generic_class.name == "trend"
     assert profile.generic_class.words == ("up", "down", "flat")
     assert (profile.window_bars, profile.region_bars, profile.max_answer_tokens) == (32, 64, 1)
-    assert all(profile.tau[one.name] > 0 for one in profile.classes)
+    assert all(profile.tau[answer_class.name] > 0 for answer_class in profile.classes)
 
 
 def test_every_class_has_enough_wordings_and_none_twice(profile: Profile) -> None:
-    assert all(len(profile.questions[one.name]) >= 40 for one in profile.classes)
+    assert all(len(profile.questions[answer_class.name]) >= 40 for answer_class in profile.classes)
     wordings = [normalise_question(text) for listed in profile.questions.values() for text in listed]
     assert len(set(wordings)) == len(wordings)
 

@@ -274,7 +274,7 @@ def test_a_request_that_cannot_be_read_is_answered_at_once(engine: Engine) -> No
 def test_a_registry_is_refused_where_the_engine_keeps_the_queries_itself(engine: Engine) -> None:
     engine.hear(StandingPut("*", TREND, "change", "mine"), correlation=b"1")
     engine.hear(RegistrySnapshot(9, (), ()))
-    assert [one.id for one in engine.service.engine.standing.all()] == ["mine"]
+    assert [query.id for query in engine.service.engine.standing.all()] == ["mine"]
     assert engine.skipped == {"no_standing_topic": 1}
 
 
@@ -283,7 +283,7 @@ def test_consumers_are_bounded(engine: Engine) -> None:
     assert engine.hear(HELLO) == []
     assert engine.skipped == {"too_many_consumers": 1}
     engine.service._consumers._heard.clear()
-    assert [type(one) for one in engine.hear(HELLO)] == [Welcome]
+    assert [type(message) for message in engine.hear(HELLO)] == [Welcome]
 
 
 def test_a_frame_that_is_too_large_takes_no_memory_and_cuts_only_its_sender_off(engine: Engine) -> None:
@@ -318,7 +318,7 @@ def test_a_handler_that_raises_costs_its_message(engine: Engine, monkeypatch: py
     assert engine.skipped == {"failed": 1}
     assert engine.partitions == [Source(TOPIC, 0)]
     full = Query("A", TREND, "full")
-    assert [type(one).__name__ for one in engine.hear(full, correlation=b"2", await_=1)] == ["Answer"]
+    assert [type(message).__name__ for message in engine.hear(full, correlation=b"2", await_=1)] == ["Answer"]
 
 
 def test_a_batch_that_raises_half_way_costs_its_partition_which_starts_again(
@@ -424,7 +424,11 @@ def test_no_message_with_a_wrong_part_breaks_the_engine(
 
 
 @FUZZ
-@given(st.tuples(*(st.just(msgspec.msgpack.encode(one)) | changed(one) for one in (ASSIGN, RESTORE, BATCH))))
+@given(
+    st.tuples(
+        *(st.just(msgspec.msgpack.encode(message)) | changed(message) for message in (ASSIGN, RESTORE, BATCH))
+    )
+)
 def test_no_partition_that_begins_wrong_breaks_the_engine(
     make_engine: Callable[..., Any], flow: list[bytes]
 ) -> None:

@@ -112,9 +112,9 @@ class Consumer:
         while not acks or acks[-1].last < last:
             received = self.link.drain(int(PATIENCE_S * 1000))
             assert received, f"no acknowledgement of {last}: {acks}"
-            for one in received:
-                assert isinstance(one, Ack), one
-                acks.append(one)
+            for message in received:
+                assert isinstance(message, Ack), message
+                acks.append(message)
         return acks
 
 
@@ -163,9 +163,9 @@ def batch(records: Sequence[Record], generation: int = 1) -> Batch:
 def test_hello_is_welcomed_with_boot_id_credits_and_the_connection(running: Running, consumer: Consumer) -> None:
     other = Consumer(running)
     links = []
-    for one in (consumer, consumer, other):
-        one.send(ConsumerHello((TOPIC,)))
-        welcome = one.next()
+    for client in (consumer, consumer, other):
+        client.send(ConsumerHello((TOPIC,)))
+        welcome = client.next()
         assert isinstance(welcome, Welcome)
         assert (welcome.boot_id, welcome.credits) == (running.service.engine.boot_id, 77)
         links.append(welcome.link)

@@ -76,13 +76,13 @@ def test_promoted_are_few_hot_and_told_exactly_once(asks: list[tuple[str, float,
         changes = [heat.asked(question, now, times)]
         if cools:
             changes.append(heat.cool(now))
-            assert all(heat.heat(one, now) >= KEEP_ABOVE for one in heat.promoted)
+            assert all(heat.heat(question, now) >= KEEP_ABOVE for question in heat.promoted)
         for change in changes:
             assert told >= set(change.demoted)
             told -= set(change.demoted)
             assert not told & set(change.promoted)
             told |= set(change.promoted)
-            assert all(heat.heat(one, now) >= PROMOTE_AT for one in change.promoted)
+            assert all(heat.heat(question, now) >= PROMOTE_AT for question in change.promoted)
         assert told == set(heat.promoted)
         assert len(told) <= places
 

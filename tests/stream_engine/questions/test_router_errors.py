@@ -85,7 +85,7 @@ def test_held_out_wordings_come_to_their_class_or_to_none() -> None:
     profile = Profile.load(EMBEDDED)
     router = Router(profile)
     right = wrong = total = 0
-    for name in [one.name for one in profile.classes if one.name in HELD_OUT]:
+    for name in [answer_class.name for answer_class in profile.classes if answer_class.name in HELD_OUT]:
         routes = [router.route(question, SESSION).question_class for question in HELD_OUT[name]]
         own = sum(route is not None and route.name == name for route in routes)
         right, total = right + own, total + len(routes)

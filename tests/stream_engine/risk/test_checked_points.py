@@ -53,8 +53,8 @@ def test_every_api_process_may_pick_a_decision_point_but_it_is_checked_once(
     bench.engine.run_until_idle()
     bench.feed([make_record("AAPL", 40)], 39)
     second = check_of(bench)
-    for one in (first, second, first, second):
-        desk.offer(one)
+    for check in (first, second, first, second):
+        desk.offer(check)
         bench.engine.run_until_idle()
     assert (desk.calibration().classes[0].checks, dropped(bench)) == (2, {"repeated": 4})
 

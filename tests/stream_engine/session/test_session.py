@@ -62,9 +62,9 @@ def test_the_newest_records_stamp_counts_not_the_largest(
     again = Session("AAPL", session.builder)
     again.restore(session.window_message())
     assert again.timestamp_ms == ahead
-    for one in (session, again):
-        one.apply(make_record("AAPL", 8))
-        assert one.timestamp_ms == 1_008
+    for held in (session, again):
+        held.apply(make_record("AAPL", 8))
+        assert held.timestamp_ms == 1_008
 
 
 def test_a_session_that_no_record_has_reached_has_no_stamp(session: Session) -> None:

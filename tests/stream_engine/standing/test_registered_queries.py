@@ -102,8 +102,8 @@ def test_snapshots_may_be_of_one_session_and_one_query(registered: RegisteredQue
         for query in "qr":
             registered.evaluated(evaluation(session, query, "up"), "change")
     assert len(registered.answers(None, None)) == 4
-    assert {one.query for one in registered.answers("A", None)} == {"q", "r"}
-    assert {one.session for one in registered.answers(None, "q")} == {"A", "B"}
+    assert {answer.query for answer in registered.answers("A", None)} == {"q", "r"}
+    assert {answer.session for answer in registered.answers(None, "q")} == {"A", "B"}
     assert len(registered.answers("A", "q")) == 1
     assert registered.answers("C", None) == ()
 

@@ -43,9 +43,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Progress
 
 def test_a_short_run_learns_and_reports(whole: tuple[Path, list[Progress]]) -> None:
     _, reports = whole
-    assert [one.step for one in reports] == [1, 2, 3, 4, 5, 6]
+    assert [report.step for report in reports] == [1, 2, 3, 4, 5, 6]
     assert reports[-1].loss < reports[0].loss - 0.5
-    assert [bool(one.right) for one in reports] == [False, False, True, False, False, True]
+    assert [bool(report.right) for report in reports] == [False, False, True, False, False, True]
     assert set(reports[-1].right) >= {"generic", "trend"}
 
 
@@ -56,7 +56,7 @@ def test_a_resumed_run_gives_the_weights_of_an_uninterrupted_one(
     train(halves, lambda report: None, stop_after=3)
     reports: list[Progress] = []
     train(halves, reports.append)
-    assert [one.step for one in reports] == [4, 5, 6]
+    assert [report.step for report in reports] == [4, 5, 6]
     first, second = load_file(whole[0] / WEIGHTS_FILE), load_file(tmp_path / WEIGHTS_FILE)
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)

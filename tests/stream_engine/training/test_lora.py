@@ -89,14 +89,14 @@ def test_labels_are_the_statistics_of_the_window_before_the_boundary(config: Lor
 def test_it_learns(config: LoraTrainConfig) -> None:
     reports: list[Progress] = []
     train_lora(replace(config, steps=16, peak_rate=0.03, evaluate_every=16), reports.append)
-    losses = [one.loss for one in reports]
+    losses = [report.loss for report in reports]
     assert sum(losses[-4:]) < sum(losses[:4]) / 2
 
 
 def test_it_goes_on_and_is_loaded_by_name_of_its_folder(config: LoraTrainConfig, tiny_chat: Path) -> None:
     reports: list[Progress] = []
     straight = train_lora(replace(config, out=config.out / "a"), reports.append)
-    assert [one.step for one in reports] == [1, 2, 3, 4]
+    assert [report.step for report in reports] == [1, 2, 3, 4]
     assert set(reports[1].right) == {"right", "past tau", "right past tau"}
     broken = replace(config, out=config.out / "b")
     train_lora(broken, lambda _: None, stop_after=2)

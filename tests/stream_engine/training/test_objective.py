@@ -90,7 +90,7 @@ def test_boundaries_behind_a_bar_out_of_range_are_not_supervised() -> None:
 
 
 def test_bars_learn_nothing_about_volume_where_there_is_none() -> None:
-    names = [one.name for one in BUILDER.profile.classes]
+    names = [answer_class.name for answer_class in BUILDER.profile.classes]
     bars = simulate(np.random.default_rng(5), 2, 64)
     bars.volume[0], bars.volume[1] = np.nan, 5.0
     batch = make_batch(BUILDER, bars, np.random.default_rng(0), 4, SHARES)

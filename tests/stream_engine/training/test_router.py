@@ -48,14 +48,16 @@ def test_examples_are_reproducible_and_teach_no_yes_or_no_of_the_generic_class()
     found = examples(listed, "trend", np.random.default_rng(3))
     assert found == examples(listed, "trend", np.random.default_rng(3))
     assert found != examples(listed, "trend", np.random.default_rng(4))
-    by_class = {name: [one for one in found if one.question_class == name] for name in (*listed, OTHER)}
+    by_class = {
+        name: [example for example in found if example.question_class == name] for name in (*listed, OTHER)
+    }
     assert all(by_class.values())
-    assert {one.question_class for one in found} == {*listed, OTHER}
-    assert not any(polar(one.words) for one in by_class["trend"])
-    assert any(polar(one.words) for one in by_class["volume"])
-    right = {one.words for name in listed for one in by_class[name]}
-    assert not right & {one.words for one in by_class[OTHER]}
-    assert core("Is it trending?") not in {one.words for one in by_class[OTHER]}
+    assert {example.question_class for example in found} == {*listed, OTHER}
+    assert not any(polar(example.words) for example in by_class["trend"])
+    assert any(polar(example.words) for example in by_class["volume"])
+    right = {example.words for name in listed for example in by_class[name]}
+    assert not right & {example.words for example in by_class[OTHER]}
+    assert core("Is it trending?") not in {example.words for example in by_class[OTHER]}
 
 
 def test_the_regression_learns_and_is_deterministic() -> None:
@@ -73,7 +75,7 @@ def test_a_threshold_rises_until_wrong_questions_are_few() -> None:
     assert clean.wrong == (0.0, 0.0)
     assert clean.questions == len(made())
     # The same words under both labels: no threshold but the highest keeps them out of the class.
-    mixed = made() + [Example(one.words, OTHER, f"x{at}") for at, one in enumerate(made()[:8])]
+    mixed = made() + [Example(example.words, OTHER, f"x{at}") for at, example in enumerate(made()[:8])]
     assert validate(mixed, CLASSES).thresholds[0] > 0.5
 
 

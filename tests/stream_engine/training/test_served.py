@@ -35,18 +35,18 @@ def served() -> list[Served]:
 
 
 def test_every_commit_is_judged_for_every_class_at_another_fill(served: list[Served]) -> None:
-    header = [one for one in served if one.kind == HEADER]
-    assert [one.fill for one in header] == list(range(32, 44))
-    assert {one.kind for one in served} >= {HEADER, "trend"}
-    assert all(one.full in (*PROFILE.generic_class.words, "") for one in header)
-    trend = [one for one in served if one.kind == "trend"]
-    assert [one.full for one in header] == [one.word for one in trend]
-    assert [one.right for one in header] == [one.right for one in trend]
-    assert np.mean([one.right == one.ceiling for one in header]) >= 0.9
+    header = [asking for asking in served if asking.kind == HEADER]
+    assert [asking.fill for asking in header] == list(range(32, 44))
+    assert {asking.kind for asking in served} >= {HEADER, "trend"}
+    assert all(answer_class.full in (*PROFILE.generic_class.words, "") for answer_class in header)
+    trend = [asking for asking in served if asking.kind == "trend"]
+    assert [asking.full for asking in header] == [asking.word for asking in trend]
+    assert [asking.right for asking in header] == [asking.right for asking in trend]
+    assert np.mean([asking.right == asking.ceiling for asking in header]) >= 0.9
 
 
 def test_the_report_has_a_table_of_every_class(served: list[Served]) -> None:
     text = report(served, PROFILE.classes, dict(PROFILE.tau), PROFILE.window_bars)
     assert "header (trend), over tau:" in text
-    assert all(f"{one.name} ({one.name}), over tau:" in text for one in PROFILE.classes)
+    assert all(f"{answer_class.name} ({answer_class.name}), over tau:" in text for answer_class in PROFILE.classes)
     assert "56..64 bars" in text

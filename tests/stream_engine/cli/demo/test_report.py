@@ -46,7 +46,7 @@ def test_a_pair_counts_for_what_both_of_its_answers_are(asker: Asker) -> None:
     assert (asker.compared, asker.agreed) == (21, 20)
     assert 90.0 not in asker.fast.client_ms, "what was asked as auto and took the full path is of neither row"
     assert 90.0 not in asker.full.client_ms
-    assert asker.fast.service_ms == pytest.approx([one / 4 for one in asker.fast.client_ms])
+    assert asker.fast.service_ms == pytest.approx([client_ms / 4 for client_ms in asker.fast.client_ms])
 
 
 def test_each_figure_is_in_its_own_place(asker: Asker) -> None:

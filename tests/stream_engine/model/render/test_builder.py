@@ -61,7 +61,9 @@ def test_a_bars_move_is_from_the_close_before_and_none_at_the_regions_start() ->
 
 def test_answers_name_class_and_word() -> None:
     profile = Profile.load(EMBEDDED)
-    assert list(BUILDER.answers.values()) == [(one.name, word) for one in profile.classes for word in one.words]
+    assert list(BUILDER.answers.values()) == [
+        (answer_class.name, word) for answer_class in profile.classes for word in answer_class.words
+    ]
     assert [BUILDER.decode([token]) for token in BUILDER.answers] == [word for _, word in BUILDER.answers.values()]
     assert max(BUILDER.answers) < BUILDER.vocab_size
 

@@ -60,7 +60,7 @@ def test_word_start_marks_read_as_a_leading_space() -> None:
 
 
 def test_the_shipped_model_has_one_answer_token_a_word(builder: TokenBuilder) -> None:
-    words = {one.name: one.words for one in builder.profile.classes}
+    words = {answer_class.name: answer_class.words for answer_class in builder.profile.classes}
     forms = served_forms(load_tokenizer(EMBEDDED), words, builder.answers)
     assert {kind: tuple(found) for kind, found in forms.items()} == words
     tokens = [form.token for found in forms.values() for listed in found.values() for form in listed]

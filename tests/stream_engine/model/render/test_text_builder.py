@@ -64,8 +64,8 @@ def test_every_bar_has_the_same_number_of_tokens(text_builder: TextBuilder) -> N
     bars = series(64)
     frame = RegionFrame.fit("X", bars)
     far = replace(frame, unit=frame.unit / 1e6)
-    for one in (frame, far):
-        rows = text_builder.bars(one, bars)
+    for region_frame in (frame, far):
+        rows = text_builder.bars(region_frame, bars)
         assert rows.shape == (64, text_builder.tokens_per_bar)
     assert text_builder.tokens_per_bar == 4  # the sign's space is a token of its own in this tokenizer
     clipped = [text_builder.decode(row) for row in text_builder.bars(far, bars)]
@@ -159,6 +159,6 @@ def test_templates_without_a_system_turn_or_without_any(tiny_chat: Path, tmp_pat
 def test_stem_and_rendering_are_part_of_the_digest(tiny_chat: Path) -> None:
     profile = Profile.read(GENERAL, tiny_chat / "tokenizer.json", "x")
     changed = [profile, replace(profile, stem="Trend:"), replace(profile, system="")]
-    assert len({one.digest() for one in changed}) == 3
+    assert len({variant.digest() for variant in changed}) == 3
     with pytest.raises(ValueError, match="rendering 'levels-0' is unknown"):
         replace(profile, rendering="levels-0")

@@ -17,7 +17,11 @@ from stream_engine.model.render.tokenizer import (
 )
 
 TOKENIZER = load_tokenizer(EMBEDDED)
-WORDS = [answer_token(one.name, word) for one in Profile.load(EMBEDDED).classes for word in one.words]
+WORDS = [
+    answer_token(answer_class.name, word)
+    for answer_class in Profile.load(EMBEDDED).classes
+    for word in answer_class.words
+]
 WHOLE = {TOKENIZER.token_to_id(text): text for text in (*CONTROL, *WORDS, *BAR_TOKENS)}
 
 
