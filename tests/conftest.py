@@ -8,10 +8,15 @@ import sys
 import uuid
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from stream_engine.localkafka import TemporaryKafka
 from tests.support.kafka_broker import KafkaBroker
+
+# No test asserts how long something takes: a busy machine is no fault.
+hypothesis.settings.register_profile("suite", deadline=None)
+hypothesis.settings.load_profile("suite")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
