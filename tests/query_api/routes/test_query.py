@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import msgspec
 import pytest
 
 from query_api.routes import query as route
 from stream_engine.decision.entry import entry_key
 from stream_engine.decision.ready import StateFlag
-from stream_engine.messages import ErrorReply, OffsetBound, Query
+from stream_engine.messages import ErrorReply, Query
 from stream_engine.util.timestamps import NO_TIME
 from tests.support.api_service import DOWN, OTHER_TOKEN, TAU, TREND, answer
 
@@ -282,80 +281,10 @@ def test_the_engines_refusal_is_the_callers_error(service):
     }
 
 
-# --- freshness bounds --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("bound", "there"),
-    [
-        ({"max_age_ms": 1000}, "ms old"),
-        ({"min_version": 43}, "session_version is 42"),
-        ({"min_offset": {"partition": 1, "offset": 50}}, "applied up to offset 49"),
-        ({"min_offset": {"partition": 3, "offset": 0}}, "is not owned"),
-    ],
-)
-def test_an_unmet_bound_is_409_that_says_what_is_there(service, bound, there):
-    service.board.ready(version=42, age_ms=60_000)
-    service.board.writer.set_applied(0, 1, 50)
-
-    reply = service.ask(**bound)
-
-    error = reply.json()["error"]
-    assert reply.status_code == 409
-    assert error["type"] == "freshness_not_met"
-    assert there in error["message"]
-    assert service.engine.of(Query) == []
-
-
-@pytest.mark.parametrize("ahead_ms", [3_000_000, 10**15])
-def test_a_stamp_ahead_of_the_clock_is_an_unknown_age_that_meets_no_bound(service, ahead_ms):
-    service.board.ready(version=42, age_ms=-ahead_ms)
-
-    reply = service.ask()
-    assert (reply.json()["path"], reply.json()["age_ms"]) == ("fast", None)
-    refused = service.ask(max_age_ms=2**63 - 1)
-    assert refused.status_code == 409
-    assert "unknown" in refused.json()["error"]["message"]
-    service.board.ready(version=43, age_ms=1_000)
-    assert service.ask(max_age_ms=60_000).json()["session_version"] == 43
-
-
 def test_a_session_without_bars_has_no_event_time(service):
     service.board.ready(event_time_us=NO_TIME)
 
     assert service.ask().json()["event_time"] is None
-
-
-@pytest.mark.parametrize(
-    "bound", [{"max_age_ms": 120_000}, {"min_version": 42}, {"min_offset": {"partition": 1, "offset": 49}}]
-)
-def test_a_met_bound_keeps_the_fast_path(service, bound):
-    """``min_offset`` is met by the partition, whose later records were other sessions'."""
-    service.board.ready(version=42, age_ms=60_000)
-    service.board.writer.set_applied(0, 1, 50)
-
-    assert service.ask(**bound).json()["path"] == "fast"
-
-
-def test_an_unmet_bound_with_wait_ms_waits_at_the_engine(engine_answers):
-    engine_answers.board.ready(version=42)
-
-    reply = engine_answers.ask(
-        min_version=50, min_offset={"partition": 1, "offset": 60}, wait_ms=300, max_age_ms=5
-    )
-
-    assert reply.json()["path"] == "fallthrough"
-    assert engine_answers.engine.of(Query) == [
-        Query(
-            "AAPL",
-            TREND,
-            max_age_ms=5,
-            min_version=50,
-            min_offset=OffsetBound(1, 60),
-            wait_ms=300,
-            patience_ms=5_300,
-        )
-    ]
 
 
 def test_an_engine_that_has_its_hands_full_is_429_with_the_time_to_come_again(service):
@@ -380,62 +309,6 @@ def test_the_engine_is_told_how_long_a_query_is_waited_for(make_service):
     service.ask(path="full", wait_ms=1_000)
 
     assert service.engine.of(Query)[0].patience_ms == 1_200
-
-
-# --- strict requests ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
-        ({"question": TREND, "tau": 1}, "tau"),
-        ({}, "question"),
-        ({"question": ""}, "question"),
-        ({"question": " \t "}, "question"),
-        ({"question": 5}, "question"),
-        ({"question": TREND, "path": "warm"}, "path"),
-        ({"question": TREND, "max_age_ms": -1}, "max_age_ms"),
-        ({"question": TREND, "min_version": 2**63}, "min_version"),
-        ({"question": TREND, "min_offset": {"partition": 0}}, "min_offset.offset"),
-        ({"question": TREND, "min_offset": {"partition": 0, "offset": 1, "topic": "x"}}, "min_offset.topic"),
-        ({"question": TREND, "wait_ms": 30_001}, "wait_ms"),
-        ([], None),
-    ],
-)
-def test_a_wrong_body_is_422_that_names_the_field(service, body, param):
-    reply = service.http.post("/v1/sessions/AAPL/query", json=body)
-
-    error = reply.json()["error"]
-    assert reply.status_code == 422
-    assert error["type"] == "invalid_request_error"
-    assert error.get("param") == param
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"question=x"])
-def test_a_body_that_is_not_json_is_422(service, content):
-    reply = service.http.post("/v1/sessions/AAPL/query", content=content)
-
-    assert reply.status_code == 422
-    assert reply.json()["error"]["code"] == "invalid_json"
-
-
-@pytest.mark.parametrize("session", ["x" * 257, ""])
-def test_an_impossible_session_id_is_422(service, session):
-    reply = service.ask(session)
-
-    assert reply.status_code == 422
-    assert reply.json()["error"]["param"] == "session"
-
-
-@pytest.mark.parametrize("chunked", [False, True])
-def test_a_body_over_the_limit_is_413(service, chunked):
-    content = msgspec.json.encode({"question": "x" * 70_000})
-
-    reply = service.http.post("/v1/sessions/AAPL/query", content=iter([content]) if chunked else content)
-
-    assert reply.status_code == 413
-    assert reply.json()["error"]["type"] == "payload_too_large"
-    assert reply.headers["content-type"] == "application/json"
 
 
 def test_an_answer_slower_than_the_engine_timeout_but_within_wait_ms_is_awaited(make_service):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -18,7 +16,6 @@ from hypothesis import strategies as st
 
 from stream_engine.config import Config, KafkaSettings, TransportSettings
 from stream_engine.messages import (
-    Ack,
     AnswerChanged,
     Assign,
     Bar,
@@ -26,11 +23,8 @@ from stream_engine.messages import (
     Check,
     ConsumerHello,
     ConsumerReport,
-    Done,
     ErrorReply,
-    Evaluations,
     EvaluationsWritten,
-    FromEngine,
     OffsetBound,
     Query,
     Record,
@@ -58,79 +52,19 @@ from stream_engine.messages import (
 )
 from stream_engine.messages.transport import (
     MAX_FRAME_BYTES,
-    EngineClient,
-    EngineLink,
-    EngineServer,
-    EngineUnavailable,
-    Peer,
 )
 from stream_engine.process.intake import GENERATION_AHEAD_US, MAX_CONSUMERS
 from stream_engine.process.service import EngineService
 from stream_engine.session.session import IllegalTransition, Session, Source
 from stream_engine.util.skipped import MESSAGE_REASONS
 from tests.support.hostile import NESTED, mutated
+from tests.support.strangers_engine import StrangersEngine
 
 TOPIC = "market.bars"
 TREND = "What is the trend?"
-PATIENCE_MS = 10_000
 UNCHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 """Each example makes an engine of its own."""
 FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=UNCHECKED)
-_decode: Callable[[bytes], FromEngine] = msgspec.msgpack.Decoder(FromEngine).decode
-
-
-class Engine:
-    """A service that nobody runs but the test, and a stranger's socket to it."""
-
-    def __init__(self, service: EngineService, endpoint: str) -> None:
-        self.service = service
-        self._context = zmq.Context()
-        self._endpoint = endpoint
-        self.stranger = self.another()
-
-    def another(self) -> zmq.Socket[bytes]:
-        socket = self._context.socket(zmq.DEALER)
-        socket.setsockopt(zmq.LINGER, 0)
-        socket.connect(self._endpoint)
-        return socket
-
-    def hear(self, *messages: ToEngine | bytes, correlation: bytes = b"", await_: int = 0) -> list[FromEngine]:
-        """What the engine replies to them, at least ``await_`` replies. What it says of partitions comes when it
-        comes, and is left out."""
-        for message in messages:
-            payload = message if isinstance(message, bytes) else msgspec.msgpack.encode(message)
-            self.stranger.send_multipart([correlation, payload])
-        self.stranger.send_multipart([b"last", msgspec.msgpack.encode(StatusRequest())])
-        replies: list[FromEngine] = []
-        ended = False
-        until = time.monotonic() + PATIENCE_MS / 1000
-        while time.monotonic() < until:
-            while self.service.turn(1):
-                pass
-            while self.stranger.poll(0):
-                mark, payload = self.stranger.recv_multipart()
-                reply = _decode(payload)
-                if mark == b"last":
-                    self.status, ended = reply, True
-                elif mark == correlation and not isinstance(reply, Ack | Evaluations):
-                    replies.append(reply)
-            if ended and len(replies) >= await_:
-                return replies
-        raise AssertionError("the engine does not answer")
-
-    @property
-    def skipped(self) -> dict[str, int]:
-        return self.service._server.skipped.counts
-
-    @property
-    def partitions(self) -> list[Source]:
-        return [owned.source for owned in self.service.engine.ingest.partitions.all()]
-
-    def close(self) -> None:
-        self.stranger.close()
-        self._context.term()
-        self.service.engine.close()
-        self.service._server.close()
 
 
 @pytest.fixture
@@ -138,13 +72,13 @@ def make_engine(make_bench: Callable[..., Any], tmp_path: Path) -> Callable[...,
     numbers = iter(range(1_000_000))
 
     @contextmanager
-    def make(standing_topic: str = "") -> Iterator[Engine]:
+    def make(standing_topic: str = "") -> Iterator[StrangersEngine]:
         endpoint = f"ipc://{tmp_path}/{next(numbers)}"
         config = Config(
             kafka=KafkaSettings(standing_topic=standing_topic),
             transport=TransportSettings(endpoint, f"{endpoint}.events"),
         )
-        made = Engine(EngineService(config, lambda emit: make_bench().engine), endpoint)
+        made = StrangersEngine(EngineService(config, lambda emit: make_bench().engine), endpoint)
         try:
             yield made
         finally:
@@ -154,7 +88,7 @@ def make_engine(make_bench: Callable[..., Any], tmp_path: Path) -> Callable[...,
 
 
 @pytest.fixture
-def engine(make_engine: Callable[..., Any]) -> Iterator[Engine]:
+def engine(make_engine: Callable[..., Any]) -> Iterator[StrangersEngine]:
     with make_engine() as made:
         yield made
 
@@ -201,7 +135,7 @@ OTHERS: tuple[ToEngine, ...] = (
 # --- what an attack did --------------------------------------------------------------------------------
 
 
-def test_a_partition_below_zero_is_refused(engine: Engine) -> None:
+def test_a_partition_below_zero_is_refused(engine: StrangersEngine) -> None:
     engine.hear(HELLO, REPORT)
     for message in (ASSIGN, RESTORE, BATCH):
         changed = msgspec.msgpack.encode(msgspec.structs.replace(message, partition=-1))
@@ -210,7 +144,7 @@ def test_a_partition_below_zero_is_refused(engine: Engine) -> None:
     assert engine.partitions == []
 
 
-def test_an_assignment_of_a_strange_topic_does_not_touch_readiness(engine: Engine) -> None:
+def test_an_assignment_of_a_strange_topic_does_not_touch_readiness(engine: StrangersEngine) -> None:
     engine.hear(HELLO, REPORT, ASSIGN)
     assert isinstance(engine.status, Status)
     assert engine.status.ready, engine.status.reasons
@@ -222,7 +156,7 @@ def test_an_assignment_of_a_strange_topic_does_not_touch_readiness(engine: Engin
     assert engine.status.counters["messages_skipped_unknown_topic_total"] == 1
 
 
-def test_a_partition_that_the_topic_does_not_have_is_refused_or_let_go(engine: Engine) -> None:
+def test_a_partition_that_the_topic_does_not_have_is_refused_or_let_go(engine: StrangersEngine) -> None:
     engine.hear(Assign(TOPIC, 77, 1, 0, 0))
     assert engine.partitions == [Source(TOPIC, 77)], "how many there are is not known yet"
     engine.hear(HELLO, REPORT, ASSIGN)
@@ -234,7 +168,7 @@ def test_a_partition_that_the_topic_does_not_have_is_refused_or_let_go(engine: E
     assert engine.skipped == {"unknown_partition": 2}
 
 
-def test_a_report_with_few_partitions_takes_none_away(engine: Engine) -> None:
+def test_a_report_with_few_partitions_takes_none_away(engine: StrangersEngine) -> None:
     engine.hear(HELLO, REPORT, Assign(TOPIC, 3, 1, 0, 0))
     other = engine.another()
     other.send_multipart([b"", msgspec.msgpack.encode(msgspec.structs.replace(REPORT, partitions={TOPIC: 1}))])
@@ -244,7 +178,7 @@ def test_a_report_with_few_partitions_takes_none_away(engine: Engine) -> None:
     assert engine.partitions == [Source(TOPIC, 3)]
 
 
-def test_a_generation_of_a_time_to_come_fences_nobody_out(engine: Engine) -> None:
+def test_a_generation_of_a_time_to_come_fences_nobody_out(engine: StrangersEngine) -> None:
     far = time.time_ns() // 1_000 + 2 * GENERATION_AHEAD_US
     (refused,) = engine.hear(Assign(TOPIC, 0, far, 0, 0))
     assert isinstance(refused, Refused)
@@ -253,7 +187,7 @@ def test_a_generation_of_a_time_to_come_fences_nobody_out(engine: Engine) -> Non
     assert engine.partitions == [Source(TOPIC, 0)]
 
 
-def test_a_batch_that_cannot_be_read_is_refused_rather_than_waited_for(engine: Engine) -> None:
+def test_a_batch_that_cannot_be_read_is_refused_rather_than_waited_for(engine: StrangersEngine) -> None:
     engine.hear(HELLO, ASSIGN)
     changed = msgspec.to_builtins(BATCH)
     changed["records"][0][0] = "x" * 5_000
@@ -264,21 +198,21 @@ def test_a_batch_that_cannot_be_read_is_refused_rather_than_waited_for(engine: E
     assert engine.skipped == {"unreadable": 1}
 
 
-def test_a_request_that_cannot_be_read_is_answered_at_once(engine: Engine) -> None:
+def test_a_request_that_cannot_be_read_is_answered_at_once(engine: StrangersEngine) -> None:
     (reply,) = engine.hear(msgspec.msgpack.encode(Query("A", "?" * 5_000)), correlation=b"1")
     assert isinstance(reply, ErrorReply)
     assert (reply.status, reply.kind) == (422, "invalid_request_error")
     assert "$.question" in reply.message
 
 
-def test_a_registry_is_refused_where_the_engine_keeps_the_queries_itself(engine: Engine) -> None:
+def test_a_registry_is_refused_where_the_engine_keeps_the_queries_itself(engine: StrangersEngine) -> None:
     engine.hear(StandingPut("*", TREND, "change", "mine"), correlation=b"1")
     engine.hear(RegistrySnapshot(9, (), ()))
     assert [query.id for query in engine.service.engine.standing.all()] == ["mine"]
     assert engine.skipped == {"no_standing_topic": 1}
 
 
-def test_consumers_are_bounded(engine: Engine) -> None:
+def test_consumers_are_bounded(engine: StrangersEngine) -> None:
     engine.service._consumers._heard.update({b"%d" % n: time.monotonic() for n in range(MAX_CONSUMERS)})
     assert engine.hear(HELLO) == []
     assert engine.skipped == {"too_many_consumers": 1}
@@ -286,7 +220,7 @@ def test_consumers_are_bounded(engine: Engine) -> None:
     assert [type(message) for message in engine.hear(HELLO)] == [Welcome]
 
 
-def test_a_frame_that_is_too_large_takes_no_memory_and_cuts_only_its_sender_off(engine: Engine) -> None:
+def test_a_frame_that_is_too_large_takes_no_memory_and_cuts_only_its_sender_off(engine: StrangersEngine) -> None:
     other = engine.another()
     assert engine.service._server._router.getsockopt(zmq.MAXMSGSIZE) == MAX_FRAME_BYTES
     other.send_multipart([b"", b"\x00" * (MAX_FRAME_BYTES + 1)])
@@ -295,7 +229,7 @@ def test_a_frame_that_is_too_large_takes_no_memory_and_cuts_only_its_sender_off(
     other.close()
 
 
-def test_of_many_frames_only_the_first_are_kept(engine: Engine) -> None:
+def test_of_many_frames_only_the_first_are_kept(engine: StrangersEngine) -> None:
     engine.stranger.send_multipart([b"x"] * 50_000)
     assert engine.hear(SessionsRequest(), correlation=b"1") == [Sessions(())]
     assert engine.skipped == {"frames": 1}
@@ -304,7 +238,7 @@ def test_of_many_frames_only_the_first_are_kept(engine: Engine) -> None:
 # --- a handler that raises -----------------------------------------------------------------------------
 
 
-def test_a_handler_that_raises_costs_its_message(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_that_raises_costs_its_message(engine: StrangersEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.hear(HELLO, REPORT, ASSIGN, BATCH)
 
     def fail(*_: Any) -> None:
@@ -322,7 +256,7 @@ def test_a_handler_that_raises_costs_its_message(engine: Engine, monkeypatch: py
 
 
 def test_a_batch_that_raises_half_way_costs_its_partition_which_starts_again(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    engine: StrangersEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine.hear(HELLO, REPORT, ASSIGN, RESTORE, BATCH, Assign(TOPIC, 1, 1, 0, 0))
     sound = engine.service.engine.ingest._queue
@@ -346,7 +280,7 @@ def test_a_batch_that_raises_half_way_costs_its_partition_which_starts_again(
 
 @pytest.mark.parametrize("broken", [IllegalTransition("x"), AssertionError("x")])
 def test_a_broken_invariant_is_not_hidden(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, broken: Exception
+    engine: StrangersEngine, monkeypatch: pytest.MonkeyPatch, broken: Exception
 ) -> None:
     def fail(*_: Any) -> None:
         raise broken
@@ -358,7 +292,7 @@ def test_a_broken_invariant_is_not_hidden(
 
 
 def test_what_a_failure_leaves_broken_elsewhere_ends_the_process(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    engine: StrangersEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine.hear(HELLO, ASSIGN, RESTORE, BATCH)
 
@@ -374,7 +308,7 @@ def test_what_a_failure_leaves_broken_elsewhere_ends_the_process(
 # --- anything at all -----------------------------------------------------------------------------------
 
 
-def sound(engine: Engine) -> None:
+def sound(engine: StrangersEngine) -> None:
     """No handler has failed, the engine is whole, and it does its work."""
     assert "failed" not in engine.skipped, engine.skipped
     engine.service.engine.check_integrity()
@@ -440,77 +374,7 @@ def test_no_partition_that_begins_wrong_breaks_the_engine(
         sound(engine)
 
 
-# --- the other ends ------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def endpoints(tmp_path: Path) -> TransportSettings:
-    return TransportSettings(f"ipc://{tmp_path}/engine", f"ipc://{tmp_path}/events")
-
-
-def test_what_a_consumer_cannot_read_is_skipped(endpoints: TransportSettings) -> None:
-    server = EngineServer(endpoints)
-    link = EngineLink(endpoints)
-    link.send(HELLO)
-    ((peer, _),) = server.receive(PATIENCE_MS)
-    rubbish = (b"\xc1", NESTED, b"\x91" * 50_000, msgspec.msgpack.encode({"type": "Ack"}), b"")
-    for payload in rubbish:
-        server._router.send_multipart((peer.identity, b"", payload))
-    server._router.send_multipart((peer.identity, b"a", b"b", b"c"))
-    server.send(peer, Welcome("boot", 1))
-    received: list[FromEngine] = []
-    while not received:
-        received = link.drain(PATIENCE_MS)
-    assert received == [Welcome("boot", 1)]
-    assert link._skipped.counts == {"engine_message_unreadable": len(rubbish)}
-    link.close()
-    server.close()
-
-
-def test_a_reply_that_is_too_large_is_told_instead(
-    endpoints: TransportSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("stream_engine.messages.transport.MAX_FRAME_BYTES", 1_000)
-    server = EngineServer(endpoints)
-    router = server._router
-    sent: list[Any] = []
-    played = SimpleNamespace(send_multipart=lambda frames, flags: sent.append(frames))
-    monkeypatch.setattr(server, "_router", played)
-    server.send(Peer(b"api", b"1"), Done("x" * 2_000))
-    server.send(Peer(b"consumer"), Done("x" * 2_000))
-    ((identity, correlation, payload),) = sent
-    reply = _decode(payload)
-    assert (identity, correlation) == (b"api", b"1")
-    assert isinstance(reply, ErrorReply)
-    assert reply.kind == "reply_too_large"
-    assert server.skipped.counts == {"reply_too_large": 2}
-    monkeypatch.setattr(server, "_router", router)
-    server.close()
-
-
-def test_a_reply_that_cannot_be_read_is_no_answer_and_the_next_one_is(endpoints: TransportSettings) -> None:
-    server = EngineServer(endpoints)
-
-    async def scenario() -> None:
-        client = EngineClient(endpoints)
-        await client.start()
-        for payloads in ([NESTED], [b"\x91" * 50_000], [b"\xc1"], [b"a", b"b"], [msgspec.msgpack.encode(Done())]):
-            asked = asyncio.create_task(client.request(StatusRequest(), 30))
-            ((peer, _),) = await asyncio.to_thread(server.receive, PATIENCE_MS)
-            server._router.send_multipart((peer.identity, peer.correlation, *payloads))
-            if len(payloads) == 1 and payloads[0][:1] not in (b"{", b"\x91", b"\xc1"):
-                assert await asked == Done()
-            else:
-                with pytest.raises(EngineUnavailable, match="cannot be read"):
-                    await asked
-        assert client._skipped.counts == {"reply_unreadable": 4}
-        await client.close()
-
-    asyncio.run(scenario())
-    server.close()
-
-
-def test_sessions_of_this_code_are_whole_after_a_window_from_a_stranger(engine: Engine) -> None:
+def test_sessions_of_this_code_are_whole_after_a_window_from_a_stranger(engine: StrangersEngine) -> None:
     """One that passes every bound, with numbers that nobody has."""
     odd = Window(
         "A", 4, 2**62, 2**62, WindowUnits(2**31 - 1, -1.7e308, 1e-300, 5e-324, 60_000),
@@ -521,7 +385,7 @@ def test_sessions_of_this_code_are_whole_after_a_window_from_a_stranger(engine: 
     sound(engine)
 
 
-def test_every_reason_is_a_counter_from_the_start(engine: Engine) -> None:
+def test_every_reason_is_a_counter_from_the_start(engine: StrangersEngine) -> None:
     engine.hear(HELLO, Assign("t", 0, 1, 0, 0), RegistryHello())
     assert isinstance(engine.status, Status)
     assert set(engine.skipped) <= set(MESSAGE_REASONS)
