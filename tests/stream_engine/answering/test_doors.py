@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from query_api.errors import ApiError
@@ -96,6 +96,13 @@ def evidence(answer: Answer) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in CLOCK_FIELDS}
 
 
+def unmet(bound: dict[str, Any]) -> Any:
+    """An example that both doors would answer fast, but for its bound."""
+    return example(
+        bars=40, tau=-1.0, gap_end=None, others=0, standing=False, question=LISTED, path="auto", bound=bound
+    )
+
+
 @settings(
     max_examples=60,
     deadline=None,
@@ -121,6 +128,9 @@ def evidence(answer: Answer) -> dict[str, Any]:
         ]
     ),
 )
+@unmet({"min_version": 10_000})
+@unmet({"min_offset": OffsetBound(0, 10_000)})
+@unmet({"min_offset": OffsetBound(7, 0)})
 def test_the_doors_say_the_same_of_the_same_version(
     open_doors: Callable[..., Doors],
     bars: int,
