@@ -26,7 +26,7 @@ from consumers.wire.reasons import DeadLetter, RawRecord
 from consumers.wire.records import ParsedRecord, parse_items, parse_records
 from consumers.wire.trades import TRADES
 from consumers.writers.writers import Writers
-from stream_engine.config import Config
+from stream_engine.config.config import Config
 from stream_engine.messages import (
     Ack,
     ConsumerHello,

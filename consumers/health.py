@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from stream_engine.config import ConfigError
+from stream_engine.config.rules import ConfigError
 from stream_engine.messages.bounds import UNREADABLE, ClockMs, PartitionName, Text
 from stream_engine.util.atomic_file import write_atomically
 from stream_engine.util.timestamps import rfc3339

@@ -13,7 +13,8 @@ from kafka.errors import CoordinatorNotAvailableError, KafkaError
 from consumers.kafka.client import BrokerUnreachable
 from consumers.kafka.topics import DAY_MS, TopicPlan, open_admin, planned_topics, source_partitions
 from consumers.reading_check import check_codecs, check_reading
-from stream_engine.config import ConfigError, KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
+from stream_engine.config.rules import ConfigError
 from stream_engine.util.findings import Finding, ok, problem, warning
 
 OLDEST_BROKER = (2, 8)

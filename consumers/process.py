@@ -15,7 +15,7 @@ from consumers.writers.answers import AnswerSink
 from consumers.writers.dead_letter import DeadLetterWriter
 from consumers.writers.windows import WindowWriter
 from consumers.writers.writers import Writers
-from stream_engine.config import Config
+from stream_engine.config.config import Config
 from stream_engine.messages.transport import EngineLink
 from stream_engine.standing.answer_book import AnswerBook
 

@@ -11,7 +11,7 @@ from kafka.errors import KafkaError
 from consumers.kafka.careful import CarefulConsumer
 from consumers.kafka.client import client_options
 from consumers.kafka.salvage import Unread
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 from stream_engine.util.findings import Finding, ok, problem, warning
 
 READ_S = 3.0

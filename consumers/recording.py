@@ -17,7 +17,7 @@ from consumers.kafka.tail import TopicTail
 from consumers.kafka.topics import require_topic
 from consumers.wire.reasons import RawRecord
 from consumers.wire.records import parse_records
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 from stream_engine.messages import Bar
 from stream_engine.model.frame import BarArrays
 

@@ -12,7 +12,7 @@ from consumers.kafka.source import KafkaSource, SourcePartition, SourceUnavailab
 from consumers.stream import PartitionStream
 from consumers.wire.open_bars import TradeBars
 from consumers.writers.windows import StoredWindows, WindowLoad, WindowWriter, in_parts
-from stream_engine.config import Config
+from stream_engine.config.config import Config
 from stream_engine.messages import Restore, ToEngine
 from stream_engine.util.skipped import Skipped
 

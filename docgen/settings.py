@@ -1,4 +1,4 @@
-"""The table of settings: names, kinds, defaults and meanings as ``stream_engine/config.py`` has them."""
+"""The table of settings: names, kinds, defaults and meanings as ``stream_engine/config/`` has them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from docgen.blocks import prose, table
-from stream_engine.config import PREFIX, SECRETS, SHOWN, Config
+from stream_engine.config.config import Config
+from stream_engine.config.rules import SHOWN
+from stream_engine.config.sources import PREFIX, SECRETS
 from stream_engine.util.secret import Secret
 
 _KINDS = {int: "whole number", float: "number", bool: "true, false", str: "text", Path: "path", Secret: "secret"}

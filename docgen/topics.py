@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from consumers.kafka.topics import DAY_MS, TopicPlan, planned_topics
 from docgen.blocks import table
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 
 
 def topics_blocks() -> dict[str, str]:

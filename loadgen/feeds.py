@@ -13,7 +13,7 @@ import numpy as np
 from consumers.files.reader import FeedBar
 from consumers.kafka.publish import publish
 from loadgen.arrivals import Arrival
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 from stream_engine.data.simulate import simulate
 from stream_engine.util.timestamps import rfc3339
 

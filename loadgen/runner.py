@@ -21,7 +21,7 @@ from loadgen.feeds import SimulatedFeed, UpdateFlow, send
 from loadgen.results import Answered, PathTimes, Phase, summarise
 from stream_engine.client.failure import Failure
 from stream_engine.client.http import error_message, is_local, request, session_path, unreachable
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 
 READY_TIMEOUT_S = 20.0
 APPLIED_TIMEOUT_S = 120.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stream_engine.client.failure import SETTINGS_WRONG, Failure
-from stream_engine.config import EngineSettings
+from stream_engine.config.engine import EngineSettings
 from stream_engine.model.hub.files import ModelNotFound, find_model
 from stream_engine.model.profile import Profile
 

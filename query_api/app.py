@@ -20,7 +20,7 @@ from query_api.routes import calibration, events, health, query, sessions, stand
 from query_api.schemas import components
 from query_api.state import ApiState
 from query_api.worker import claim_worker
-from stream_engine.config import Config
+from stream_engine.config.config import Config
 from stream_engine.messages.transport import EngineClient
 from stream_engine.util.skipped import Skipped
 

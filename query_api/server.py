@@ -21,7 +21,7 @@ from uvicorn.supervisors import Multiprocess
 from query_api.app import create_app
 from query_api.metrics import MULTIPROCESS_FOLDER
 from query_api.protocol import Protocol
-from stream_engine.config import Config
+from stream_engine.config.config import Config
 
 log = logging.getLogger(__name__)
 

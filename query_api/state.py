@@ -16,7 +16,7 @@ from query_api.fast_path import FastPath
 from query_api.metrics import ApiMetrics
 from query_api.questions import QuestionRouter
 from query_api.schemas import MAX_ID
-from stream_engine.config import Config
+from stream_engine.config.config import Config
 from stream_engine.messages import ErrorReply, Query, Status, StatusRequest, ToEngine
 from stream_engine.messages.transport import EngineClient, EngineUnavailable
 

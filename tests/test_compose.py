@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from consumers.health import HealthFile
 from query_api.app import create_app
 from stream_engine.cli.main import cli
-from stream_engine.config import Config
+from stream_engine.config.config import Config
 
 ROOT = Path(__file__).parents[1]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())

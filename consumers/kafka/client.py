@@ -22,7 +22,8 @@ from kafka.errors import (
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
-from stream_engine.config import ConfigError, KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
+from stream_engine.config.rules import ConfigError
 from stream_engine.util.secret import Secret
 
 T = TypeVar("T")

@@ -29,7 +29,7 @@ from kafka.errors import (
 
 from consumers.kafka.client import client_options
 from consumers.kafka.topics import message_limits
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from consumers.kafka.client import client_options
 from consumers.kafka.topics import require_topic
 from consumers.wire.reasons import RawRecord
 from consumers.wire.records import parse_records
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 
 log = logging.getLogger(__name__)
 

@@ -35,7 +35,8 @@ from consumers.kafka.client import client_options
 from consumers.kafka.offsets import CommitPoint
 from consumers.kafka.salvage import Unread, described
 from consumers.wire.reasons import RawRecord
-from stream_engine.config import ConfigError, KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
+from stream_engine.config.rules import ConfigError
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from kafka.errors import KafkaError
 from consumers.kafka.careful import CarefulConsumer
 from consumers.kafka.client import client_options
 from consumers.kafka.source import LOOKUP_TIMEOUT_MS, RECONNECT_BACKOFF_MS, SourcePartition, SourceUnavailable
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 
 
 class TopicTail:

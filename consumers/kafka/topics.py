@@ -11,7 +11,8 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError, KafkaTimeoutError, TopicAlreadyExistsError
 
 from consumers.kafka.client import BrokerUnreachable, check_access, client_options
-from stream_engine.config import ConfigError, KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
+from stream_engine.config.rules import ConfigError
 
 log = logging.getLogger(__name__)
 

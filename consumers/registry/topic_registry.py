@@ -32,7 +32,8 @@ from consumers.wire.parts import split
 from consumers.wire.reasons import DeadLetter, RawRecord
 from consumers.writers.answers import AnswerRecord
 from consumers.writers.dead_letter import DeadLetterWriter
-from stream_engine.config import Config, ConfigError
+from stream_engine.config.config import Config
+from stream_engine.config.rules import ConfigError
 from stream_engine.messages import (
     AnswerChanged,
     FromEngine,

@@ -20,7 +20,7 @@ from kafka.errors import KafkaError
 from consumers.kafka.producer import open_producer
 from consumers.kafka.source import SourcePartition
 from consumers.writers.spool import DELIVERY_TIMEOUT_MS, Confirmation, Order, Rules, Spool, Write
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 from stream_engine.messages import AnswerChanged, AnswerGone, Evaluations
 from stream_engine.standing.answer_book import AnswerBook, answer_key
 from stream_engine.util.skipped import Skipped

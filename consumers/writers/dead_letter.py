@@ -13,7 +13,7 @@ from consumers.kafka.producer import open_producer
 from consumers.kafka.source import SourcePartition
 from consumers.wire.reasons import DeadLetter
 from consumers.writers.spool import Confirmation, Order, Rules, Spool, Write
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 from stream_engine.util.skipped import Skipped
 
 log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from consumers.wire.open_bars import OpenBar
 from consumers.wire.parts import MESSAGE_BARS, split
 from consumers.writers.dead_letter import DeadLetterWriter
 from consumers.writers.spool import DELIVERY_TIMEOUT_MS, Confirmation, Order, Rules, Spool, Write
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 from stream_engine.messages import Window
 from stream_engine.messages.bounds import MAX_ID, UNREADABLE
 from stream_engine.util.skipped import Skipped

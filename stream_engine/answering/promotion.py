@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from stream_engine.config import EngineSettings
+from stream_engine.config.engine import EngineSettings
 from stream_engine.decision.entry import Entry, EntryKind, entry_key
 from stream_engine.decision.ready import ReadyDistribution
 from stream_engine.messages.counters import EngineCounters

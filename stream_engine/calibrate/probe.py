@@ -12,7 +12,7 @@ from statistics import median
 import numpy as np
 
 from stream_engine.calibrate.replay import Moment, Replay
-from stream_engine.config import EngineSettings
+from stream_engine.config.engine import EngineSettings
 from stream_engine.data.series import Series, simulated_series
 from stream_engine.data.truth import truths
 from stream_engine.engine.engine import Engine

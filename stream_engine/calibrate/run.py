@@ -26,7 +26,7 @@ from stream_engine.calibrate.choose import (
 )
 from stream_engine.calibrate.pairs import COLUMNS, pairs_of
 from stream_engine.calibrate.replay import Moment, Replay
-from stream_engine.config import EngineSettings
+from stream_engine.config.engine import EngineSettings
 from stream_engine.data.series import Series, simulated_series
 from stream_engine.decision.calibration import CALIBRATION_FILE, Calibration, SeriesFacts
 from stream_engine.engine.engine import Engine

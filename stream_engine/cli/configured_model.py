@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stream_engine.client.failure import SETTINGS_WRONG, Failure
-from stream_engine.config import EngineSettings
+from stream_engine.config.engine import EngineSettings
 
 if TYPE_CHECKING:
     from stream_engine.model.hub.files import ModelFiles

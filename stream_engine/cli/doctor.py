@@ -21,7 +21,10 @@ from packaging.requirements import Requirement
 
 from stream_engine.board.layout import BoardError
 from stream_engine.board.reader import BoardReader
-from stream_engine.config import BoardSettings, ConfigError, EngineSettings, TransportSettings
+from stream_engine.config.board import BoardSettings
+from stream_engine.config.engine import EngineSettings
+from stream_engine.config.rules import ConfigError
+from stream_engine.config.transport import TransportSettings
 from stream_engine.util.findings import Finding, Level, ok, problem, warning
 
 DISTRIBUTION = "stream-engine"

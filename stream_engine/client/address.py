@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 
-from stream_engine.config import ApiSettings
+from stream_engine.config.api import ApiSettings
 
 PROBE_TIMEOUT_S = 3.0
 

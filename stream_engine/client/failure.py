@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from stream_engine.config import ConfigError
+from stream_engine.config.rules import ConfigError
 
 SETTINGS_WRONG = 2
 """Exit status of a wrong setting: trying again cannot help."""

@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from stream_engine.client.failure import wrong_setting
-from stream_engine.config import Config, ConfigError
+from stream_engine.config.config import Config
+from stream_engine.config.rules import ConfigError
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _CHATTY = ("kafka", "httpx", "httpcore", "asyncio")

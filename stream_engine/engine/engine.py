@@ -20,7 +20,8 @@ from stream_engine.answering.query_desk import QueryDesk
 from stream_engine.answering.refusals import not_found, question_too_long, unsupported
 from stream_engine.answering.registration import Registration
 from stream_engine.answering.verification import VerificationDesk
-from stream_engine.config import EngineSettings, RiskSettings
+from stream_engine.config.engine import EngineSettings
+from stream_engine.config.risk import RiskSettings
 from stream_engine.decision.entry import Entry, EntryKind
 from stream_engine.decision.ready import ReadyDistribution
 from stream_engine.engine.agentic import Turns

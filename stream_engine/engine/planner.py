@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from stream_engine.config import EngineSettings
+from stream_engine.config.engine import EngineSettings
 from stream_engine.decision.entry import Entry, EntryKind, common_prefix
 from stream_engine.engine.plan import CellCopy, Claim, Plan, PlannedQuery, PlannedSession
 from stream_engine.engine.riders import choose_riders

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stream_engine.answering.promotion import PromotedQuestions
-from stream_engine.config import EngineSettings
+from stream_engine.config.engine import EngineSettings
 from stream_engine.decision.entry import Entry, envelope_entry, generic_entry
 from stream_engine.model.render.rendering import Builder
 from stream_engine.session.session import Session

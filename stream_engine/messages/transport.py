@@ -19,7 +19,7 @@ import msgspec
 import zmq
 import zmq.asyncio
 
-from stream_engine.config import TransportSettings
+from stream_engine.config.transport import TransportSettings
 from stream_engine.messages import ErrorReply, Event, EventEnvelope, FromEngine, ToEngine
 from stream_engine.messages.bounds import UNREADABLE
 from stream_engine.util.skipped import Skipped

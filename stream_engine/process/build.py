@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 from stream_engine.board.meta import board_meta
 from stream_engine.board.writer import BoardWriter
-from stream_engine.config import Config, EngineSettings, KafkaSettings
+from stream_engine.config.config import Config
+from stream_engine.config.engine import EngineSettings
+from stream_engine.config.kafka import KafkaSettings
 from stream_engine.engine.engine import Engine
 from stream_engine.messages import Event
 from stream_engine.process.configured_budget import budget_shape

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from stream_engine.config import ConfigError, EngineSettings
+from stream_engine.config.engine import EngineSettings
+from stream_engine.config.rules import ConfigError
 from stream_engine.model.render.rendering import Builder
 from stream_engine.session.cell_budget import BudgetShape
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stream_engine.config import ConfigError, EngineSettings, RiskSettings
+from stream_engine.config.engine import EngineSettings
+from stream_engine.config.risk import RiskSettings
+from stream_engine.config.rules import ConfigError
 from stream_engine.decision.calibration import CALIBRATION_FILE, Calibration, CalibrationError, Identity, mismatch
 from stream_engine.decision.gap_noise import measured_noise
 from stream_engine.decision.gate import ClassGate, FastAnswer, Gate

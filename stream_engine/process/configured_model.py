@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stream_engine.config import ConfigError, EngineSettings
+from stream_engine.config.engine import EngineSettings
+from stream_engine.config.rules import ConfigError
 from stream_engine.decision.calibration import Identity
 from stream_engine.model.forward.step import Segment
 from stream_engine.model.hub.files import ModelFiles, ModelNotFound, find_model

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 from stream_engine.messages import (
     Assign,
     Batch,

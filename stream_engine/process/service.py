@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from stream_engine.config import Config
+from stream_engine.config.config import Config
 from stream_engine.engine.engine import Engine
 from stream_engine.messages import AnswerChanged, Assign, Batch, ErrorReply, Event, Restore, ToEngine
 from stream_engine.messages.transport import EngineServer, Peer

@@ -15,7 +15,7 @@ from enum import Enum
 
 import msgspec
 
-from stream_engine.config import RiskSettings
+from stream_engine.config.risk import RiskSettings
 from stream_engine.decision.calibration import Calibration
 from stream_engine.decision.gate import ClassGate
 from stream_engine.messages import CalibrationFacts, ClassRisk

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import uuid4
 
-from stream_engine.config import EngineSettings
+from stream_engine.config.engine import EngineSettings
 from stream_engine.messages.counters import EngineCounters
 from stream_engine.model.render.rendering import Builder
 from stream_engine.session.cell_budget import BudgetShape, CellBudget

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from stream_engine.calibrate.replay import Moment, Replay
-from stream_engine.config import EngineSettings
+from stream_engine.config.engine import EngineSettings
 from stream_engine.data.recorded import recorded_series
 from stream_engine.data.series import Series
 from stream_engine.data.statistics import right_words

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from consumers.health import STALE_AFTER_S, HealthFile, ailments
-from stream_engine.config import ConfigError
+from stream_engine.config.rules import ConfigError
 
 NOW_MS = 1_700_000_000_000
 

@@ -19,7 +19,7 @@ from consumers.registry.topic_registry import TopicRegistry
 from consumers.wire.open_bars import OpenBar, TradeBars
 from consumers.writers.answers import AnswerRecord
 from consumers.writers.windows import enter
-from stream_engine.config import Config
+from stream_engine.config.config import Config
 from stream_engine.messages import (
     AnswerChanged,
     Bar,

@@ -19,7 +19,10 @@ from consumers.wire.reasons import RawRecord
 from consumers.writers.spool import Confirmation
 from consumers.writers.windows import StoredWindows
 from consumers.writers.writers import Writers
-from stream_engine.config import Config, EngineSettings, KafkaSettings, TransportSettings
+from stream_engine.config.config import Config
+from stream_engine.config.engine import EngineSettings
+from stream_engine.config.kafka import KafkaSettings
+from stream_engine.config.transport import TransportSettings
 from stream_engine.messages.transport import EngineLink
 from stream_engine.process.service import EngineService
 from tests.integration.pipeline.relay import Relay

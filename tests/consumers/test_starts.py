@@ -15,7 +15,8 @@ from consumers.starts import LOOKUP_RETRY_S, MAX_LOADS
 from consumers.stream import StreamState
 from consumers.writers.windows import StoredWindows
 from consumers.writers.writers import Writers
-from stream_engine.config import Config, KafkaSettings
+from stream_engine.config.config import Config
+from stream_engine.config.kafka import KafkaSettings
 from stream_engine.messages import FromEngine, Welcome
 from tests.support.played_producer import PlayedSpool
 

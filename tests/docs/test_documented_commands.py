@@ -16,7 +16,7 @@ import pytest
 
 from loadgen.cli import cli as loadgen
 from stream_engine.cli.main import cli as stream_engine
-from stream_engine.config import Config
+from stream_engine.config.config import Config
 from stream_engine.model.hub.catalogue import CATALOGUE
 from stream_engine.model.hub.files import ModelNotFound, ModelNotHere, find_model
 from tests.support.documented import PROGRAMS, ROOT, CommandLine, blocks, commands, of_help, of_page, pages

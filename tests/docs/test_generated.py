@@ -14,7 +14,7 @@ from docgen.blocks import DOCS, fill
 from docgen.settings import docstrings, settings_blocks
 from query_api.app import create_app
 from query_api.schemas import QueryBody
-from stream_engine.config import Config
+from stream_engine.config.config import Config
 from stream_engine.messages import Answer, SessionInfo
 
 

@@ -15,7 +15,7 @@ from consumers.kafka.client import BrokerUnreachable
 from consumers.kafka.offsets import OffsetResetRequired
 from consumers.kafka.publish import publish
 from consumers.kafka.topics import TopicMissing, ensure_topics
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 from stream_engine.messages import (
     Ack,
 )

@@ -13,7 +13,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
 from consumers.inspection import inspect_kafka
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 from stream_engine.util.findings import Finding, Level
 
 SETTINGS = ("bars", "trades", "windows", "standing", "answers")

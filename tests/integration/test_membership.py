@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from consumers.kafka.source import AssignmentChange, InstanceIdTaken, KafkaSource, SourcePartition
-from stream_engine.config import ConfigError, KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
+from stream_engine.config.rules import ConfigError
 from tests.support.played_engine import PATIENCE_S, Bench
 
 

@@ -7,7 +7,7 @@ from kafka import KafkaProducer
 
 from consumers.kafka.topics import TopicMissing, ensure_topics
 from consumers.recording import read_topic
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 
 PARTITIONS, BARS = 3, 120
 

@@ -21,7 +21,11 @@ from query_api.app import create_app
 from stream_engine.board.meta import board_meta
 from stream_engine.board.writer import BoardWriter
 from stream_engine.client.sse import EventFollower, ServerEvent
-from stream_engine.config import BoardSettings, Config, KafkaSettings, RiskSettings, TransportSettings
+from stream_engine.config.board import BoardSettings
+from stream_engine.config.config import Config
+from stream_engine.config.kafka import KafkaSettings
+from stream_engine.config.risk import RiskSettings
+from stream_engine.config.transport import TransportSettings
 from stream_engine.engine.engine import Engine
 from stream_engine.messages import Assign, Bar, Batch, ConsumerHello, Event, Record
 from stream_engine.messages.transport import EngineLink

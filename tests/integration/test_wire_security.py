@@ -33,7 +33,8 @@ from consumers.kafka.publish import publish
 from consumers.kafka.source import KafkaSource
 from consumers.kafka.topics import ensure_topics
 from consumers.writers.dead_letter import DeadLetterWriter
-from stream_engine.config import ConfigError, KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
+from stream_engine.config.rules import ConfigError
 from stream_engine.localkafka import SecureListener, TemporaryKafka
 from stream_engine.util.ports import free_port
 from stream_engine.util.secret import Secret

@@ -12,7 +12,7 @@ import pytest
 from loadgen import feeds
 from loadgen.arrivals import Arrival
 from loadgen.feeds import SimulatedFeed, UpdateFlow
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 
 START = 5_000.0
 NAMES = ("A", "B")

@@ -13,7 +13,7 @@ from loadgen.counters import Counters
 from loadgen.results import Answered, PathTimes, Phase, Times, summarise
 from loadgen.runner import Load, LoadOutcome
 from query_api.fast_path import UNREADABLE
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 from stream_engine.decision.gate import GateReason
 from stream_engine.decision.judge import Outcome
 from stream_engine.decision.reading import Miss

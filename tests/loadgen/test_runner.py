@@ -21,7 +21,7 @@ from loadgen.client import Reply, precise_loop
 from loadgen.results import Answered
 from loadgen.runner import Load
 from stream_engine.client.failure import Failure
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 
 WORDINGS = ("What is the trend?", "Which way is it going?", "Up or down?")
 LOAD = Load("", KafkaSettings(), (1.0,), 5.0, 1.0, 3, 7, WORDINGS, 4, "LOAD")

@@ -10,7 +10,7 @@ import pytest
 
 from loadgen.served import served_profile
 from stream_engine.client.failure import Failure
-from stream_engine.config import EngineSettings
+from stream_engine.config.engine import EngineSettings
 from stream_engine.model.profile import EMBEDDED, PROFILE_FILE, QUESTIONS_FILE, TOKENIZER_FILE
 
 

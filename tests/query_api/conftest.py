@@ -17,7 +17,11 @@ import uvicorn
 
 from query_api.app import create_app
 from query_api.protocol import Protocol
-from stream_engine.config import ApiSettings, BoardSettings, Config, RiskSettings, TransportSettings
+from stream_engine.config.api import ApiSettings
+from stream_engine.config.board import BoardSettings
+from stream_engine.config.config import Config
+from stream_engine.config.risk import RiskSettings
+from stream_engine.config.transport import TransportSettings
 from stream_engine.messages import (
     Query,
 )

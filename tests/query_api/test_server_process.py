@@ -18,7 +18,7 @@ import pytest
 
 from query_api.worker import claim_worker
 from stream_engine.board.reader import BoardReader
-from stream_engine.config import TransportSettings
+from stream_engine.config.transport import TransportSettings
 from stream_engine.messages import Snapshot, SnapshotRequest
 from stream_engine.util.ports import free_port
 from tests.support.api_service import TREND, Board, ScriptedEngine
@@ -29,7 +29,7 @@ HEAVY = ("torch", "transformers", "tokenizers", "kafka", "polars", "safetensors"
 def test_the_api_imports_neither_the_model_nor_kafka():
     program = (
         "import sys, query_api.server, query_api.app\n"
-        "from stream_engine.config import Config\n"
+        "from stream_engine.config.config import Config\n"
         "query_api.app.create_app(Config()).openapi()\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
@@ -71,7 +71,7 @@ class Process:
         program.write_text(
             "import logging\n"
             "from query_api.server import run\n"
-            "from stream_engine.config import Config\n"
+            "from stream_engine.config.config import Config\n"
             "if __name__ == '__main__':\n"
             "    logging.basicConfig(level=logging.INFO, format='%(message)s')\n"
             "    run(Config.load())\n"

@@ -13,7 +13,11 @@ from consumers.writers.answers import AnswerRecord
 from stream_engine.board.reader import BoardReader, ReadySlot
 from stream_engine.cli.demo.service import PrivateService
 from stream_engine.client.options import Options
-from stream_engine.config import BoardSettings, Config, ConfigError, EngineSettings, RiskSettings
+from stream_engine.config.board import BoardSettings
+from stream_engine.config.config import Config
+from stream_engine.config.engine import EngineSettings
+from stream_engine.config.risk import RiskSettings
+from stream_engine.config.rules import ConfigError
 from stream_engine.decision.calibration import Calibration
 from stream_engine.decision.reading import Miss
 from stream_engine.messages import Record, Window

@@ -29,7 +29,7 @@ from kafka import KafkaProducer
 from stream_engine.board.reader import BoardReader, ReadySlot
 from stream_engine.cli.demo.service import PrivateService
 from stream_engine.client.options import Options
-from stream_engine.config import Config
+from stream_engine.config.config import Config
 from stream_engine.localkafka import TemporaryKafka
 from tests.recorded.recording import (
     BOARD,

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from stream_engine.board.writer import BoardWriter
-from stream_engine.config import EngineSettings, RiskSettings
+from stream_engine.config.engine import EngineSettings
+from stream_engine.config.risk import RiskSettings
 from stream_engine.decision.gate import ClassGate, FastAnswer, Gate
 from stream_engine.engine.engine import UNWATCHED, Engine
 from stream_engine.messages import Assign, Bar, Event, Record

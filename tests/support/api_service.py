@@ -15,7 +15,8 @@ import httpx
 from stream_engine.board.layout import BoardMeta, SlotRecord
 from stream_engine.board.writer import BoardWriter, SessionHandle
 from stream_engine.client.metrics import value
-from stream_engine.config import Config, TransportSettings
+from stream_engine.config.config import Config
+from stream_engine.config.transport import TransportSettings
 from stream_engine.decision.calibration import Knots
 from stream_engine.decision.gate import ClassGate, FastAnswer
 from stream_engine.decision.ready import Evidence, ReadyDistribution, StateFlag

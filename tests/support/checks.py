@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from stream_engine.config import RiskSettings
+from stream_engine.config.risk import RiskSettings
 from stream_engine.messages import Check
 from stream_engine.model.forward.distribution import Distribution
 from stream_engine.session.token_hash import token_hash

@@ -9,7 +9,7 @@ import json
 import sys
 
 from consumers.kafka.source import AssignmentChange, KafkaSource, SourcePartition
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 
 
 def main() -> None:

@@ -18,7 +18,10 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from consumers.kafka.topics import ensure_topics
 from consumers.process import run_consumer
 from consumers.writers.answers import AnswerRecord
-from stream_engine.config import Config, EngineSettings, KafkaSettings, TransportSettings
+from stream_engine.config.config import Config
+from stream_engine.config.engine import EngineSettings
+from stream_engine.config.kafka import KafkaSettings
+from stream_engine.config.transport import TransportSettings
 from stream_engine.engine.engine import Engine
 from stream_engine.messages import (
     Ack,

@@ -18,7 +18,9 @@ from consumers.kafka.topics import ensure_topics
 from consumers.writers.dead_letter import DeadLetterWriter
 from consumers.writers.windows import WindowWriter
 from consumers.writers.writers import Writers
-from stream_engine.config import Config, KafkaSettings, TransportSettings
+from stream_engine.config.config import Config
+from stream_engine.config.kafka import KafkaSettings
+from stream_engine.config.transport import TransportSettings
 from stream_engine.messages import (
     Ack,
     Assign,

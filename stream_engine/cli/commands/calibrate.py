@@ -13,7 +13,8 @@ import click
 from stream_engine.client.failure import Failure, wrong_setting
 from stream_engine.client.options import Options
 from stream_engine.client.signals import exit_on_terminate
-from stream_engine.config import Config, ConfigError
+from stream_engine.config.config import Config
+from stream_engine.config.rules import ConfigError
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

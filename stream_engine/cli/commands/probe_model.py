@@ -11,7 +11,7 @@ import click
 
 from stream_engine.client.failure import Failure, wrong_setting
 from stream_engine.client.options import Options
-from stream_engine.config import ConfigError
+from stream_engine.config.rules import ConfigError
 
 if TYPE_CHECKING:
     from stream_engine.calibrate.probe import Probe

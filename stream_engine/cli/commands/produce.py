@@ -11,7 +11,7 @@ from stream_engine.client.failure import Failure, wrong_setting
 from stream_engine.client.options import Options
 from stream_engine.client.shown import shown
 from stream_engine.client.signals import exit_on_terminate
-from stream_engine.config import ConfigError
+from stream_engine.config.rules import ConfigError
 
 
 @click.command()

@@ -21,7 +21,9 @@ from stream_engine.client.address import answers_ready, api_url
 from stream_engine.client.failure import SETTINGS_WRONG, Failure, wrong_setting
 from stream_engine.client.options import Options
 from stream_engine.client.signals import exit_on_terminate, stop_signals
-from stream_engine.config import ApiSettings, Config, ConfigError
+from stream_engine.config.api import ApiSettings
+from stream_engine.config.config import Config
+from stream_engine.config.rules import ConfigError
 from stream_engine.util.lockfile import Held, held
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import click
 
 from stream_engine.client.failure import Failure, wrong_setting
 from stream_engine.client.options import Options
-from stream_engine.config import ConfigError
+from stream_engine.config.rules import ConfigError
 
 TIMEOUT_S = 10.0
 

@@ -28,7 +28,7 @@ from stream_engine.client.http import request
 from stream_engine.client.metrics import value
 from stream_engine.client.options import Options
 from stream_engine.client.sse import EventFollower
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 from stream_engine.model.profile import Profile
 
 INSTRUMENTS = ("AAPL", "GOOG", "IBM", "MSFT")

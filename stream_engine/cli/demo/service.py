@@ -17,7 +17,8 @@ from types import TracebackType
 from stream_engine.client.address import wait_until_ready
 from stream_engine.client.failure import Failure
 from stream_engine.client.options import Options
-from stream_engine.config import Config, KafkaSettings
+from stream_engine.config.config import Config
+from stream_engine.config.kafka import KafkaSettings
 from stream_engine.util.ports import free_port
 
 STOP_TIMEOUT_S = 60.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 
-from stream_engine.config import Config
+from stream_engine.config.config import Config
 from stream_engine.engine.engine import Engine
 from stream_engine.messages import ConsumerHello, ConsumerReport, Welcome
 from stream_engine.messages.transport import EngineServer, Peer

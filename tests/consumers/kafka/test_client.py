@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from consumers.kafka.client import BrokerUnreachable, check_access
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 
 
 def test_looks_at_a_time_leave_the_clients_log_as_it_was() -> None:

@@ -15,7 +15,7 @@ from kafka.errors import (
 
 from consumers.kafka import producer as module
 from consumers.kafka.producer import SteadyProducer, WriteRefused, raise_if_final
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 
 
 class Client:

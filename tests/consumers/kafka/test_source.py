@@ -20,7 +20,7 @@ from consumers.kafka.source import (
     SourcePartition,
     SourceUnavailable,
 )
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 
 SETTINGS = KafkaSettings()
 

@@ -8,7 +8,8 @@ import pytest
 
 from consumers.inspection import TopicState
 from consumers.kafka.topics import DAY_MS, planned_topics
-from stream_engine.config import ConfigError, KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
+from stream_engine.config.rules import ConfigError
 
 SETTINGS = KafkaSettings(partitions=6, replication_factor=3, trades_retention_days=2, bars_retention_days=0)
 

@@ -14,7 +14,7 @@ from consumers.kafka.source import SourcePartition
 from consumers.registry import topic_registry as module
 from consumers.registry.topic_registry import TopicRegistry
 from consumers.writers.answers import AnswerRecord
-from stream_engine.config import Config
+from stream_engine.config.config import Config
 from stream_engine.messages import (
     AnswerChanged,
     FromEngine,

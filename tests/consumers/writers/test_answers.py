@@ -13,7 +13,7 @@ from consumers.kafka.source import SourcePartition
 from consumers.writers import spool
 from consumers.writers.answers import AnswerSink
 from consumers.writers.spool import Confirmation
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 from stream_engine.messages import AnswerChanged, AnswerGone, Evaluations
 from stream_engine.standing.answer_book import AnswerBook
 from tests.support.played_producer import PlayedProducer, renewed

@@ -18,7 +18,7 @@ from consumers.wire.reasons import DeadLetter, RawRecord, Reason
 from consumers.writers import dead_letter, spool
 from consumers.writers.dead_letter import DeadLetterWriter, headers
 from consumers.writers.spool import Confirmation
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 from stream_engine.util.skipped import Skipped
 from tests.support.played_producer import PlayedProducer, renewed
 

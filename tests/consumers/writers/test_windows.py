@@ -17,7 +17,8 @@ from consumers.writers import spool
 from consumers.writers import windows as module
 from consumers.writers.spool import Confirmation
 from consumers.writers.windows import StoredWindows, WindowWriter, in_parts, read_windows
-from stream_engine.config import Config, KafkaSettings
+from stream_engine.config.config import Config
+from stream_engine.config.kafka import KafkaSettings
 from stream_engine.messages import Bar, Window, WindowBar, WindowUnits
 from stream_engine.util.skipped import Skipped
 from tests.support.played_producer import PlayedProducer, renewed

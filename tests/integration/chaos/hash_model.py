@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 
 from stream_engine.cli import main as cli
-from stream_engine.config import EngineSettings
+from stream_engine.config.engine import EngineSettings
 from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.forward.runner import SegmentResult
 from stream_engine.model.forward.step import Segment, lay_out

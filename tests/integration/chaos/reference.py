@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from consumers.wire.reasons import RawRecord
 from consumers.wire.records import parse_records
-from stream_engine.config import EngineSettings
+from stream_engine.config.engine import EngineSettings
 from stream_engine.engine.engine import Engine
 from stream_engine.messages import Assign, Batch
 from stream_engine.model.forward.distribution import Distribution

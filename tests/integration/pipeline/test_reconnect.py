@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_engine.config import TransportSettings
+from stream_engine.config.transport import TransportSettings
 from tests.integration.pipeline.relay import Relay
 
 PATIENCE_S = 60.0

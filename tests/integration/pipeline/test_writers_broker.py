@@ -15,7 +15,7 @@ from consumers.wire.reasons import DeadLetter, RawRecord, Reason
 from consumers.writers import answers as sink
 from consumers.writers.answers import AnswerSink
 from consumers.writers.dead_letter import CUT_VALUE_BYTES, DeadLetterWriter
-from stream_engine.config import KafkaSettings
+from stream_engine.config.kafka import KafkaSettings
 from stream_engine.localkafka import TemporaryKafka
 from stream_engine.localkafka.process import read_record
 from stream_engine.messages import AnswerChanged, Evaluations

@@ -19,7 +19,11 @@ from query_api.app import create_app
 from stream_engine.board.meta import board_meta
 from stream_engine.board.writer import BoardWriter
 from stream_engine.client.metrics import value
-from stream_engine.config import BoardSettings, Config, EngineSettings, KafkaSettings, TransportSettings
+from stream_engine.config.board import BoardSettings
+from stream_engine.config.config import Config
+from stream_engine.config.engine import EngineSettings
+from stream_engine.config.kafka import KafkaSettings
+from stream_engine.config.transport import TransportSettings
 from stream_engine.decision.gate import ClassGate, FastAnswer, Gate
 from stream_engine.messages import Ack, Assign, Batch, Record
 from stream_engine.messages.transport import EngineLink

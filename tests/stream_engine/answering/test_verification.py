@@ -14,7 +14,7 @@ from stream_engine.answering.verification import MAX_WAITING, Dropped
 from stream_engine.board.meta import board_meta
 from stream_engine.board.reader import BoardReader
 from stream_engine.board.writer import BoardWriter
-from stream_engine.config import RiskSettings
+from stream_engine.config.risk import RiskSettings
 from stream_engine.decision.gate import ClassGate, Gate
 from stream_engine.engine.engine import UNWATCHED
 from stream_engine.messages import Answer, Check, Query, Record, RiskChanged, StandingPut

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from stream_engine.calibrate.probe import Clean, Fired, Probe, clean_windows, probe
 from stream_engine.cli.commands.probe_model import table
 from stream_engine.cli.main import cli
-from stream_engine.config import EngineSettings
+from stream_engine.config.engine import EngineSettings
 from stream_engine.data.series import Series
 from stream_engine.data.truth import truths
 from stream_engine.model.profile import EMBEDDED, Profile

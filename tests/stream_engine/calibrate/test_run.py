@@ -27,7 +27,7 @@ from stream_engine.calibrate.run import (
 )
 from stream_engine.cli.commands.calibrate import REPORT_FILE
 from stream_engine.cli.main import cli
-from stream_engine.config import EngineSettings
+from stream_engine.config.engine import EngineSettings
 from stream_engine.data.recorded import bars_of
 from stream_engine.data.series import Series
 from stream_engine.decision.calibration import CALIBRATION_FILE, Calibration

@@ -17,7 +17,7 @@ import pytest
 
 from stream_engine.cli.configured_model import configured_model
 from stream_engine.client.failure import Failure
-from stream_engine.config import EngineSettings
+from stream_engine.config.engine import EngineSettings
 from stream_engine.model.hub.files import ADAPTER_FILE, find_model
 from tests.support.gguf_file import write
 

@@ -17,7 +17,9 @@ from stream_engine.board.layout import BoardMeta
 from stream_engine.board.writer import BoardWriter
 from stream_engine.cli import doctor
 from stream_engine.cli.doctor import ModelCheck
-from stream_engine.config import BoardSettings, EngineSettings, TransportSettings
+from stream_engine.config.board import BoardSettings
+from stream_engine.config.engine import EngineSettings
+from stream_engine.config.transport import TransportSettings
 from stream_engine.util.findings import Finding, Level
 from stream_engine.util.ports import free_port
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from stream_engine.config import EngineSettings
+from stream_engine.config.engine import EngineSettings
 from stream_engine.decision.gap_noise import measured_noise
 from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.forward.runner import SegmentResult

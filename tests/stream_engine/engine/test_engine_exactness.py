@@ -12,7 +12,8 @@ import torch
 from transformers import AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from stream_engine.config import EngineSettings, RiskSettings
+from stream_engine.config.engine import EngineSettings
+from stream_engine.config.risk import RiskSettings
 from stream_engine.engine.engine import UNWATCHED, Engine
 from stream_engine.messages import Answer, Assign, Batch, Check, ErrorReply, Query, Record, StandingPut
 from stream_engine.model.backbones.backbone import Backbone

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 from stream_engine.board.meta import board_meta
 from stream_engine.board.reader import BoardReader
 from stream_engine.board.writer import BoardWriter
-from stream_engine.config import RiskSettings
+from stream_engine.config.risk import RiskSettings
 from stream_engine.decision.entry import standing_entry
 from stream_engine.decision.gate import ClassGate, FastAnswer, Gate
 from stream_engine.decision.reading import Miss

@@ -9,7 +9,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from stream_engine.config import EngineSettings, RiskSettings
+from stream_engine.config.engine import EngineSettings
+from stream_engine.config.risk import RiskSettings
 from stream_engine.decision.entry import GENERIC_KEY
 from stream_engine.decision.gate import ClassGate
 from stream_engine.engine.engine import Engine

@@ -12,7 +12,7 @@ import pytest
 from stream_engine.board.meta import board_meta
 from stream_engine.board.reader import BoardReader
 from stream_engine.board.writer import BoardWriter
-from stream_engine.config import EngineSettings
+from stream_engine.config.engine import EngineSettings
 from stream_engine.decision.gate import Gate
 from stream_engine.decision.reading import Miss
 from stream_engine.messages import Answer, AnswerChanged, ErrorReply, Query, Record, StandingPut

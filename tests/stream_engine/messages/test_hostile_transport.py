@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_engine.config import TransportSettings
+from stream_engine.config.transport import TransportSettings
 from stream_engine.messages import ConsumerHello, Done, ErrorReply, FromEngine, StatusRequest, Welcome
 from stream_engine.messages.transport import EngineClient, EngineLink, EngineServer, EngineUnavailable, Peer
 from tests.support.hostile import NESTED

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import zmq
 
-from stream_engine.config import TransportSettings
+from stream_engine.config.transport import TransportSettings
 from stream_engine.messages import (
     Check,
     Committed,

@@ -12,7 +12,8 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from stream_engine.calibrate.probe import probe
-from stream_engine.config import ConfigError, EngineSettings
+from stream_engine.config.engine import EngineSettings
+from stream_engine.config.rules import ConfigError
 from stream_engine.model.backbones.loader import load_backbone, quiet_libraries
 from stream_engine.model.forward.step import Branch, Segment
 from stream_engine.model.hub.fetch import is_fetched

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from stream_engine.config import ConfigError, EngineSettings
+from stream_engine.config.engine import EngineSettings
+from stream_engine.config.rules import ConfigError
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.process.configured_budget import budget_shape
 

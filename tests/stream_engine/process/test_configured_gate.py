@@ -9,7 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stream_engine.config import ConfigError, EngineSettings, RiskSettings
+from stream_engine.config.engine import EngineSettings
+from stream_engine.config.risk import RiskSettings
+from stream_engine.config.rules import ConfigError
 from stream_engine.decision.calibration import CALIBRATION_FILE, Calibration, ClassCalibration
 from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.render.builder import TokenBuilder

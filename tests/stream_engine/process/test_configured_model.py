@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stream_engine.config import ConfigError, EngineSettings
+from stream_engine.config.engine import EngineSettings
+from stream_engine.config.rules import ConfigError
 from stream_engine.model.profile import EMBEDDED
 from stream_engine.process.configured_model import model_directory
 

@@ -8,7 +8,9 @@ from typing import Any, get_args
 
 import pytest
 
-from stream_engine.config import Config, KafkaSettings, TransportSettings
+from stream_engine.config.config import Config
+from stream_engine.config.kafka import KafkaSettings
+from stream_engine.config.transport import TransportSettings
 from stream_engine.messages import ToEngine
 from stream_engine.process.desks.own_standing import OwnStandingDesk
 from stream_engine.process.desks.topic_standing import TopicStandingDesk

@@ -14,7 +14,9 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stream_engine.config import Config, KafkaSettings, TransportSettings
+from stream_engine.config.config import Config
+from stream_engine.config.kafka import KafkaSettings
+from stream_engine.config.transport import TransportSettings
 from stream_engine.messages import (
     AnswerChanged,
     Assign,

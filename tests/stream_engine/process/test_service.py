@@ -17,7 +17,10 @@ import stream_engine.process.desks.consumer_desk as consumer_desk_module
 from stream_engine.board.meta import board_meta
 from stream_engine.board.reader import BoardReader
 from stream_engine.board.writer import BoardWriter
-from stream_engine.config import Config, EngineSettings, KafkaSettings, TransportSettings
+from stream_engine.config.config import Config
+from stream_engine.config.engine import EngineSettings
+from stream_engine.config.kafka import KafkaSettings
+from stream_engine.config.transport import TransportSettings
 from stream_engine.decision.gate import Gate
 from stream_engine.decision.reading import Miss
 from stream_engine.messages import (

@@ -12,7 +12,9 @@ import pytest
 from stream_engine.board.meta import board_meta
 from stream_engine.board.reader import BoardReader
 from stream_engine.board.writer import BoardWriter
-from stream_engine.config import Config, KafkaSettings, TransportSettings
+from stream_engine.config.config import Config
+from stream_engine.config.kafka import KafkaSettings
+from stream_engine.config.transport import TransportSettings
 from stream_engine.decision.gate import Gate
 from stream_engine.messages import Assign, Batch, Query, Record, Restore, ToEngine
 from stream_engine.messages.transport import Peer

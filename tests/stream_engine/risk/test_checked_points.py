@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from stream_engine.config import RiskSettings
+from stream_engine.config.risk import RiskSettings
 from stream_engine.messages import Record
 from stream_engine.risk.checked_points import MAX_POINTS, DecisionPoints
 from stream_engine.risk.memory import RiskMemory

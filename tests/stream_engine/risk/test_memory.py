@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stream_engine.config import RiskSettings
+from stream_engine.config.risk import RiskSettings
 from stream_engine.decision.gate import ClassGate
 from stream_engine.risk.memory import KeptClass, RiskMemory
 from stream_engine.risk.monitor import RiskMonitor

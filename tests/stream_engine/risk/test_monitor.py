@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_engine.config import RiskSettings
+from stream_engine.config.risk import RiskSettings
 from stream_engine.decision.calibration import Calibration, ClassCalibration, Identity
 from stream_engine.decision.gate import ClassGate
 from stream_engine.risk.memory import RiskMemory

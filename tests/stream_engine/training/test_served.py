@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_engine.config import EngineSettings
+from stream_engine.config.engine import EngineSettings
 from stream_engine.data.series import Series
 from stream_engine.data.simulate import simulate
 from stream_engine.model.profile import EMBEDDED, Profile

@@ -12,7 +12,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stream_engine.config import Config, ConfigError, KafkaSettings
+from stream_engine.config.config import Config
+from stream_engine.config.kafka import KafkaSettings
+from stream_engine.config.rules import ConfigError
 from stream_engine.util.secret import Secret
 
 PASSWORD = "correct-horse"

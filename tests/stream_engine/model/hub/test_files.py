@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stream_engine.config import ConfigError, EngineSettings
+from stream_engine.config.engine import EngineSettings
+from stream_engine.config.rules import ConfigError
 from stream_engine.model.hub import files, gguf
 from stream_engine.model.hub.files import ADAPTER_FILE, GENERAL, ModelNotFound, find_model
 from stream_engine.model.profile import EMBEDDED

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from stream_engine.config import Config, ConfigError, TransportSettings
+from stream_engine.config.config import Config
+from stream_engine.config.rules import ConfigError
+from stream_engine.config.transport import TransportSettings
 
 
 def load(toml: str, folder: Path, **env: str) -> Config:

@@ -1,0 +1,36 @@
+"""Settings of the HTTP API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stream_engine.config.rules import require
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """The HTTP API."""
+
+    host: str = "127.0.0.1"
+    """There is no authentication yet: keep it private."""
+    port: int = 8080
+    """Port of the HTTP API."""
+    workers: int = 1
+    """Processes."""
+    engine_timeout_s: float = 10.0
+    """How long a request waits for the engine beyond its own ``wait_ms``."""
+    max_body_bytes: int = 65_536
+    """Larger bodies get 413."""
+    max_wait_ms: int = 30_000
+    """Largest ``wait_ms`` of a query."""
+    event_queue: int = 1000
+    """Events a slow subscriber may fall behind before it is dropped."""
+    heartbeat_s: float = 15.0
+    """Between two heartbeats of an event stream that has nothing else to say."""
+
+    def __post_init__(self) -> None:
+        require(0 <= self.port < 65536, "api.port", "0..65535", self.port)
+        require(self.workers > 0, "api.workers", "positive", self.workers)
+        for name in ("engine_timeout_s", "max_body_bytes", "event_queue", "heartbeat_s"):
+            require(getattr(self, name) > 0, f"api.{name}", "positive", getattr(self, name))
+        require(self.max_wait_ms >= 0, "api.max_wait_ms", "zero or positive", self.max_wait_ms)
