@@ -6,12 +6,14 @@
 #   KAFKA_BOOTSTRAP_SERVERS=host:port   use this broker instead of starting one
 #   MUTANTS="stream_engine.decision.gate.*"      the functions that `make mutants` changes (default: all that pyproject.toml names)
 #   PYTEST_ARGS="-k board" passed to pytest
+#   WORKERS=4              files of tests that run at a time (default 2; 0: one process, for a debugger)
 #   CALIBRATE_ARGS="--windows 50 --simulated 500" passed to calibrate: fewer windows, sooner done
 #   RECORDING=tests/recorded/2   where `make recording` writes
 
 PYTHON ?=
 TORCH_BACKEND ?=
 PYTEST_ARGS ?=
+WORKERS ?= 2
 MUTANTS ?=
 CALIBRATE_ARGS ?=
 RECORDING ?=
@@ -29,6 +31,9 @@ export UV_PYTHON_DOWNLOADS := never
 
 # Without what takes minutes: a broker, training, calibration.
 QUICK := -m "not broker" --ignore tests/stream_engine/training --ignore tests/stream_engine/calibrate
+
+# A file stays with one worker: what its tests share is made once.
+PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -53,15 +58,15 @@ help:
 setup: $(STAMP)
 
 test: setup
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
 
 quick: setup
-	$(BIN)/pytest $(QUICK) $(PYTEST_ARGS)
+	$(PYTEST) $(QUICK) $(PYTEST_ARGS)
 
 # Only there, because it makes the tests a sixth slower; what they start is measured as well.
 coverage: setup
 	rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest $(QUICK) $(PYTEST_ARGS)
+	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist loadfile $(QUICK) $(PYTEST_ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
