@@ -68,20 +68,13 @@ class Planner:
         return None if session.id in plan.evicted else self._budget.base_of(session.id)
 
     def _residence(self, plan: Plan, session: Session, wanted: bool) -> tuple[int, Claim | None] | None:
-        """The session's base, and the claim by which it gets it; None where it has no cells and there are none to
-        spare (``wanted``: the least recently used session gives up its own)."""
+        """The session's base, and the claim by which ``_draft`` gives it; None where it has no cells and there are
+        none to spare (``wanted``: the least recently used session gives up its own)."""
         base = self._base(plan, session)
         if base is not None:
             return base, None
         claim = self._claim(plan, wanted)
-        if claim is None:
-            return None
-        if claim.evicted is not None:
-            plan.evicted.add(claim.evicted)
-        plan.uses.append((session.id, claim))
-        shape = self._budget.shape
-        plan.copies.append(CellCopy(shape.prefix_base, claim.base, shape.prefix))
-        return claim.base, claim
+        return (claim.base, claim) if claim is not None else None
 
     def _claim(self, plan: Plan, wanted: bool) -> Claim | None:
         claimed = {claim.base for _, claim in plan.uses if claim is not None}
@@ -97,11 +90,15 @@ class Planner:
         base = self._budget.base_of(evicted) if evicted is not None else None
         return Claim(base, evicted) if base is not None else None
 
-    def _draft(self, session: Session, base: int, claim: Claim | None) -> PlannedSession:
-        """The session as it stands; behind a claim it has the frozen prefix only."""
+    def _draft(self, plan: Plan, session: Session, base: int, claim: Claim | None) -> PlannedSession:
+        """The session as it stands; behind a claim, which is then in the plan, it has the frozen prefix only."""
         if claim is not None:
-            prefix = self._budget.shape.prefix
-            return PlannedSession(session, base, prefix, prefix)
+            if claim.evicted is not None:
+                plan.evicted.add(claim.evicted)
+            plan.uses.append((session.id, claim))
+            shape = self._budget.shape
+            plan.copies.append(CellCopy(shape.prefix_base, claim.base, shape.prefix))
+            return PlannedSession(session, base, shape.prefix, shape.prefix)
         return PlannedSession(session, base, session.resident, session.scratch_end, tuple(session.branches))
 
     # --- commits -------------------------------------------------------------------------------------
@@ -118,14 +115,14 @@ class Planner:
         if not commit.started:
             owed = [entry for entry in entries if entry.key in session.owed]
             if owed and residence is not None:
-                self._plan_alone(plan, self._draft(session, *residence), owed)
+                self._plan_alone(plan, self._draft(plan, session, *residence), owed)
                 if session.id in plan.sessions:
                     return  # its evaluation comes before the next version
             yield commit
         if residence is None or commit.late_only:
             plan.add(PlannedSession(session, None, commit=commit, deferred=entries))
             return
-        planned = self._draft(session, *residence)
+        planned = self._draft(plan, session, *residence)
         planned.commit = commit
         self._swap_in(plan, planned)
         planned.extend(plan.room)
@@ -192,7 +189,7 @@ class Planner:
             return
         else:
             residence = base, None
-        if self._plan_alone(plan, self._draft(session, *residence), due):
+        if self._plan_alone(plan, self._draft(plan, session, *residence), due):
             plan.finished.append((lane, session_id))
 
     def _plan_alone(self, plan: Plan, planned: PlannedSession, due: list[Entry]) -> bool:
@@ -232,7 +229,7 @@ class Planner:
         entry = work.entry + work.generated
         base = self._budget.base_of(session.id)
         if base is not None and work.boundary <= session.resident:
-            planned = plan.add(self._draft(session, base, None))
+            planned = plan.add(self._draft(plan, session, base, None))
             planned.check = work
             planned.branches.append(Branch(entry, max(session.scratch_end, session.resident), sees=work.boundary))
             return
@@ -308,7 +305,7 @@ class Planner:
                 residence = self._residence(plan, session, wanted=True)
                 if residence is None:
                     return
-                planned = self._draft(session, *residence)
+                planned = self._draft(plan, session, *residence)
                 planned.extend(plan.room)
                 plan.add(planned)
         if planned.base is None or not planned.reaches_end:

@@ -171,6 +171,25 @@ def test_a_late_record_of_a_session_without_cells_leaves_it_in_order(
     bench.engine.check_integrity()
 
 
+def test_a_late_record_takes_nobodys_cells_though_a_standing_query_would(
+    evicted: Callable[..., Any], make_record: Callable[..., Record]
+) -> None:
+    bench = evicted()
+    bench.engine.register(StandingPut("A", TREND, id="q0"))
+    bench.engine.run_until_idle()
+    for key in "BC":
+        bench.ask(key, TREND, path="full")
+    assert set(bench.engine.budget.resident) == {"B", "C"}
+    evictions, steps = bench.engine.counters.evictions_total, len(bench.runner.steps)
+    start = bench.engine.ingest.partitions.all()[0].applied
+    acks = bench.feed([make_record("A", start, index=-5)], start - 1)
+    assert [rejected.reason for rejected in acks[0].rejected] == ["late"]
+    assert (bench.engine.counters.evictions_total, len(bench.runner.steps)) == (evictions, steps)
+    assert set(bench.engine.budget.resident) == {"B", "C"}
+    bar(bench, make_record, "A")
+    assert "A" in bench.engine.budget.resident, "a record that changes something is a demand"
+
+
 def test_without_pre_positions_nothing_is_computed_ahead(
     evicted: Callable[..., Any], make_record: Callable[..., Record]
 ) -> None:
