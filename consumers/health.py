@@ -10,12 +10,15 @@ from pathlib import Path
 import msgspec
 
 from stream_engine.config.rules import ConfigError
-from stream_engine.messages.bounds import UNREADABLE, ClockMs, PartitionName, Text
+from stream_engine.messages.bounds import UNREADABLE, ClockMs, Count, Name, PartitionName, Text
 from stream_engine.util.atomic_file import write_atomically
+from stream_engine.util.bounded_file import read_bounded
 from stream_engine.util.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 
+MAX_BYTES = 2**20
+"""Of the file; it has some hundred."""
 STALE_AFTER_S = 15.0
 """A turn of the loop takes far less, also while a broker does not answer its lookups."""
 
@@ -25,9 +28,9 @@ class Health(msgspec.Struct, frozen=True):
     has not answered, and which partitions are ``stopped`` by what cannot be read. Times in milliseconds since the
     epoch."""
 
-    pid: int
+    pid: Count
     at_ms: ClockMs
-    engine: str
+    engine: Name
     kafka_silent_since_ms: ClockMs | None = None
     stopped: dict[PartitionName, Text] = {}
 
@@ -66,8 +69,8 @@ class HealthFile:
 def stopped_partitions(path: Path) -> list[str]:
     """Where its partitions stand, and why, of which nothing comes: the others go on, so that it is no ailment."""
     try:
-        health = msgspec.json.decode(path.read_bytes(), type=Health)
-    except (OSError, msgspec.DecodeError):
+        health = msgspec.json.decode(read_bounded(path, MAX_BYTES), type=Health)
+    except (OSError, *UNREADABLE):
         return []
     return [f"{partition} {reason}" for partition, reason in sorted(health.stopped.items())]
 
@@ -75,7 +78,7 @@ def stopped_partitions(path: Path) -> list[str]:
 def ailments(path: Path, now_ms: int) -> list[str]:
     """What keeps the consumer of this file from its work, in words; empty where nothing does."""
     try:
-        health = msgspec.json.decode(path.read_bytes(), type=Health)
+        health = msgspec.json.decode(read_bounded(path, MAX_BYTES), type=Health)
     except FileNotFoundError:
         return [f"no consumer has written {path}: it is not running, or has another kafka.health_file"]
     except (OSError, *UNREADABLE) as error:

@@ -265,7 +265,7 @@ class Engine:
             self.self_test_error = None
         except Exception as error:  # whatever it is, it would hit the next commit as well
             log.exception("self-test failed")
-            self.self_test_error = str(error)
+            self.self_test_error = str(error)[:2000]  # some libraries tell whole traces
         self.gate_control.monitor.keep()
         if self.settings.check_integrity:
             self.check_integrity()

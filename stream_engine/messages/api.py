@@ -8,14 +8,22 @@ import msgspec
 from msgspec import Meta
 
 from stream_engine.messages.bounds import (
+    MAX_BARS,
+    MAX_COUNTERS,
+    MAX_ITEMS,
+    MAX_PARTITIONS,
     Count,
     Finite,
     Gap,
     Id,
+    Metrics,
     Name,
+    Notice,
     NotNegative,
     OffsetBefore,
+    PartitionName,
     PartitionNumber,
+    PeerName,
     Question,
     Share,
     Text,
@@ -93,7 +101,7 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
     partition: PartitionNumber | None
     offset: OffsetBefore | None
     event_time: Name | None
-    age_ms: int | None
+    age_ms: Count | None
     latency_us: Count
     window_bars: Count
     bars: Count
@@ -111,31 +119,31 @@ class SessionInfo(msgspec.Struct, frozen=True):
     ``token_hash`` (16 hex digits) is of the token log, so that two engines, or one before and after a restart, can
     be compared."""
 
-    id: str
-    state: str
-    data_version: int | None
-    tokens: int
-    kv_tokens: int
-    bars: int
-    last_event_time: str | None
-    offsets: dict[str, int]
+    id: Id
+    state: Name
+    data_version: Count | None
+    tokens: Count
+    kv_tokens: Count
+    bars: Count
+    last_event_time: Name | None
+    offsets: Annotated[dict[PartitionName, OffsetBefore], Meta(max_length=1)]
     ready: bool
-    ready_token: str | None
-    ready_gap: float | None
-    standing_queries: int
-    swaps: int
-    last_bars: tuple[Bar, ...] = ()
-    token_hash: str = ""
+    ready_token: Name | None
+    ready_gap: Gap | None
+    standing_queries: Count
+    swaps: Count
+    last_bars: Annotated[tuple[Bar, ...], Meta(max_length=MAX_BARS)] = ()
+    token_hash: Name = ""
 
 
 class Sessions(msgspec.Struct, frozen=True, tag=True):
-    sessions: tuple[SessionInfo, ...]
+    sessions: Annotated[tuple[SessionInfo, ...], Meta(max_length=MAX_ITEMS)]
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
     """An action with nothing to return was carried out."""
 
-    detail: str = ""
+    detail: Text = ""
 
 
 class ErrorReply(msgspec.Struct, frozen=True, tag=True):
@@ -149,15 +157,18 @@ class ErrorReply(msgspec.Struct, frozen=True, tag=True):
     retry_after_s: NotNegative | None = None
 
 
+PartitionCounts = Annotated[dict[PartitionName, RecordCounts], Meta(max_length=MAX_PARTITIONS)]
+
+
 class PartitionStatus(msgspec.Struct, frozen=True):
     """``applied`` is the next offset the engine expects to apply (last applied + 1)."""
 
-    topic: str
-    partition: int
-    generation: int
-    state: str
-    applied: int
-    sessions: int
+    topic: Topic
+    partition: PartitionNumber
+    generation: Count
+    state: Name
+    applied: Count
+    sessions: Count
 
 
 class Status(msgspec.Struct, frozen=True, tag=True):
@@ -167,26 +178,26 @@ class Status(msgspec.Struct, frozen=True, tag=True):
     ``consumer_counters`` are by consumer, under names that last as long as its connection: consumers come and go,
     and a sum over those that are there would go down."""
 
-    boot_id: str
-    model: str
+    boot_id: Name
+    model: Name
     ready: bool
-    reasons: tuple[str, ...]
-    uptime_s: float
-    oldest_work_s: float
-    consumers: int
-    partitions: tuple[PartitionStatus, ...]
-    lag: dict[str, int]
-    counters: dict[str, float]
-    gauges: dict[str, float]
+    reasons: Annotated[tuple[Notice, ...], Meta(max_length=MAX_COUNTERS)]
+    uptime_s: NotNegative
+    oldest_work_s: NotNegative
+    consumers: Count
+    partitions: Annotated[tuple[PartitionStatus, ...], Meta(max_length=MAX_PARTITIONS)]
+    lag: Annotated[dict[PartitionName, Count], Meta(max_length=MAX_ITEMS)]
+    counters: Metrics
+    gauges: Metrics
     calibration: CalibrationReport
-    records: dict[str, dict[str, RecordCounts]] = {}
-    degraded: tuple[str, ...] = ()
+    records: Annotated[dict[PeerName, PartitionCounts], Meta(max_length=MAX_COUNTERS)] = {}
+    degraded: Annotated[tuple[Notice, ...], Meta(max_length=MAX_ITEMS)] = ()
     lag_stale: bool = False
-    consumer_counters: dict[str, dict[str, float]] = {}
+    consumer_counters: Annotated[dict[PeerName, Metrics], Meta(max_length=MAX_COUNTERS)] = {}
 
 
 class Snapshot(msgspec.Struct, frozen=True, tag=True):
     """``sequence`` is that of the last event included: newer events follow it."""
 
     sequence: Count
-    answers: tuple[AnswerChanged, ...]
+    answers: Annotated[tuple[AnswerChanged, ...], Meta(max_length=MAX_ITEMS)]

@@ -22,6 +22,8 @@ MAX_BARS = 65_536
 """Bars of one record or window: a region holds hundreds."""
 MAX_TOPICS, MAX_PARTITIONS, MAX_COUNTERS = 16, 100_000, 1_000
 """Of a consumer's report."""
+MAX_CLASSES = 256
+"""Question classes of a gate."""
 MAX_ITEMS = 1_000_000
 """Entries of any other list: bars of a batch, sessions, answers."""
 
@@ -64,3 +66,9 @@ Question = Annotated[str, Meta(min_length=1, max_length=MAX_QUESTION)]
 Name = Annotated[str, Meta(max_length=MAX_ID)]
 """A class, an answer, a token, a boot id."""
 Text = Annotated[str, Meta(max_length=MAX_TEXT)]
+Notice = Annotated[str, Meta(max_length=2 * MAX_TEXT)]
+"""A text with another one in it."""
+PeerName = Annotated[str, Meta(pattern=r"^[0-9a-f]{2,510}\Z")]
+"""A socket's identity, of at most 255 bytes, in hexadecimal digits."""
+Metrics = Annotated[dict[Name, Finite], Meta(max_length=MAX_COUNTERS)]
+"""Values by the metric's name."""

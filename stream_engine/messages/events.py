@@ -54,15 +54,15 @@ class NotEvaluated(msgspec.Struct, frozen=True, tag=True):
     """A standing query that asked for every commit was not evaluated at this one: its question has no room beside
     the session's data (``no_room``), or a turn came before its evaluation (``overtaken``)."""
 
-    session: str
-    query: str
-    question: str
-    reason: str
-    session_version: int
-    topic: str | None
-    partition: int | None
-    offset: int | None
-    event_time: str | None
+    session: Id
+    query: Id
+    question: Question
+    reason: Name
+    session_version: Count
+    topic: Topic | None
+    partition: PartitionNumber | None
+    offset: Offset | None
+    event_time: Name | None
 
 
 class RiskChanged(msgspec.Struct, frozen=True, tag=True):

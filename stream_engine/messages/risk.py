@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from stream_engine.messages.bounds import (
+    MAX_CLASSES,
     Count,
+    Finite,
     Gap,
     Hash,
     Id,
     Name,
+    NotNegative,
     Question,
+    Share,
 )
 
 
@@ -38,33 +45,33 @@ class ClassRisk(msgspec.Struct, frozen=True):
     once, so the rate is one of decision points that were asked about. An alarm comes when ``evidence`` passes
     ``threshold``."""
 
-    class_: str = msgspec.field(name="class")
-    state: str
+    class_: Name = msgspec.field(name="class")
+    state: Name
     open: bool
-    tau: float
-    tau_configured: float
-    budget: float
-    checks: int
-    false_accepts: int
-    rate: float | None
-    lower: float
-    upper: float
-    evidence: float
-    threshold: float
-    checks_total: int
-    false_accepts_total: int
+    tau: Finite
+    tau_configured: Finite
+    budget: Share
+    checks: Count
+    false_accepts: Count
+    rate: Share | None
+    lower: Share
+    upper: Share
+    evidence: NotNegative
+    threshold: NotNegative
+    checks_total: Count
+    false_accepts_total: Count
 
 
 class CalibrationFacts(msgspec.Struct, frozen=True):
     """The calibration file that the configured taus are from. ``chosen`` says how, ``certified`` whether the rate
     is shown to be at most ``r_max`` (with probability 1 - ``delta``, for windows like those of its sample)."""
 
-    digest: str
-    created: str
-    r_max: float
-    delta: float
-    chosen: dict[str, str]
-    certified: dict[str, bool]
+    digest: Name
+    created: Name
+    r_max: Share
+    delta: Share
+    chosen: Annotated[dict[Name, Name], Meta(max_length=MAX_CLASSES)]
+    certified: Annotated[dict[Name, bool], Meta(max_length=MAX_CLASSES)]
 
 
 class CalibrationReport(msgspec.Struct, frozen=True):
@@ -72,12 +79,12 @@ class CalibrationReport(msgspec.Struct, frozen=True):
     header answers; ``file`` is None where the taus are the profile's. ``dropped`` counts checks that were not made
     since the engine started, by reason; ``waiting`` are due in idle time."""
 
-    model: str
-    generic_class: str
+    model: Name
+    generic_class: Name
     file: CalibrationFacts | None
-    check_share: float
-    level: float
-    horizon: int
-    classes: tuple[ClassRisk, ...]
-    dropped: dict[str, int]
-    waiting: int
+    check_share: Share
+    level: Share
+    horizon: Count
+    classes: Annotated[tuple[ClassRisk, ...], Meta(max_length=MAX_CLASSES)]
+    dropped: Annotated[dict[Name, Count], Meta(max_length=MAX_CLASSES)]
+    waiting: Count

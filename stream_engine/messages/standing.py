@@ -95,4 +95,4 @@ class StandingDelete(msgspec.Struct, frozen=True, tag=True):
 
 
 class StandingQueries(msgspec.Struct, frozen=True, tag=True):
-    queries: tuple[StandingQuery, ...]
+    queries: Annotated[tuple[StandingQuery, ...], Meta(max_length=MAX_ITEMS)]

@@ -11,9 +11,10 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from stream_engine.messages.bounds import UNREADABLE, Finite, NotNegative, Share
+from stream_engine.messages.bounds import UNREADABLE, Finite, Share
 from stream_engine.risk.checked_points import MAX_POINTS, Point
 from stream_engine.util.atomic_file import write_atomically
+from stream_engine.util.bounded_file import read_bounded
 from stream_engine.util.lockfile import Held, held
 
 log = logging.getLogger(__name__)
@@ -23,6 +24,10 @@ PATIENCE_S = 0.5
 
 _State = Literal["OPEN", "RAISED", "CLOSED"]
 _Checks = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
+_Sum = Annotated[float, msgspec.Meta(ge=0.0, le=1e100)]
+"""Far above any threshold; a few of them are still a number."""
+MAX_BYTES = 64 * 2**20
+"""Of the file: hundreds of deployments, each with all its points."""
 
 
 class KeptClass(msgspec.Struct, frozen=True):
@@ -36,7 +41,7 @@ class KeptClass(msgspec.Struct, frozen=True):
     false_accepts: _Checks = 0
     past_checks: _Checks = 0
     past_false_accepts: _Checks = 0
-    sums: list[NotNegative] = []
+    sums: Annotated[list[_Sum], msgspec.Meta(max_length=64)] = []
     points: Annotated[list[Point], msgspec.Meta(max_length=MAX_POINTS)] = []
 
     def __post_init__(self) -> None:
@@ -112,7 +117,7 @@ class RiskMemory:
 
     def _read(self) -> _Kept:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=_Kept)
+            return msgspec.json.decode(read_bounded(self._path, MAX_BYTES), type=_Kept)
         except FileNotFoundError:
             return {}
         except (OSError, *UNREADABLE) as error:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from consumers.health import STALE_AFTER_S, HealthFile, ailments
+from consumers.health import HealthFile, ailments, stopped_partitions
 from stream_engine.config.rules import ConfigError
+from tests.support.hostile import NESTED, mutated
 
 NOW_MS = 1_700_000_000_000
 
@@ -19,8 +23,8 @@ def path(tmp_path: Path) -> Path:
 
 def test_a_consumer_that_does_its_work_is_well_until_its_loop_stands_still(path: Path) -> None:
     HealthFile(path).write(NOW_MS, "welcomed", None)
-    assert ailments(path, NOW_MS + int(STALE_AFTER_S * 1000)) == []
-    (reason,) = ailments(path, NOW_MS + int(STALE_AFTER_S * 1000) + 1000)
+    assert ailments(path, NOW_MS + 15_000) == []
+    (reason,) = ailments(path, NOW_MS + 16_000)
     assert "has not turned for 16 s" in reason
 
 
@@ -46,6 +50,32 @@ def test_what_is_no_health_file_is_said(path: Path) -> None:
     path.write_bytes(b"\x00")
     (reason,) = ailments(path, NOW_MS)
     assert str(path) in reason
+
+
+VALID = {
+    "pid": 7, "at_ms": NOW_MS, "engine": "welcomed", "kafka_silent_since_ms": NOW_MS - 1,
+    "stopped": {"market.bars/0": "torn"},
+}  # fmt: skip
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(mutated(VALID).map(lambda made: msgspec.json.encode(made)) | st.binary(max_size=50) | st.just(NESTED))
+def test_whatever_the_file_says_a_check_ends_in_words(path: Path, content: bytes) -> None:
+    HealthFile(path)
+    path.write_bytes(content)
+    assert all(isinstance(reason, str) and len(reason) < 50_000 for reason in ailments(path, NOW_MS))
+    assert all(isinstance(stop, str) for stop in stopped_partitions(path))
+
+
+@pytest.mark.parametrize(
+    "content", [b'{"pid":"\xff"}', NESTED, b" " * 2_000_000], ids=["not UTF-8", "nested", "large"]
+)
+def test_a_file_that_means_harm_is_an_ailment_and_stops_nothing(content: bytes, path: Path) -> None:
+    HealthFile(path)
+    path.write_bytes(content)
+    (reason,) = ailments(path, NOW_MS)
+    assert str(path) in reason
+    assert stopped_partitions(path) == []
 
 
 def test_a_file_that_cannot_be_written_is_logged_once_and_again_after_it_could(

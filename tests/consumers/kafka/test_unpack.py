@@ -17,7 +17,7 @@ from consumers.kafka.unpack import UnpacksTooLarge, unpack
 
 PACK: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
     "gzip": (1, codec.gzip_encode),
-    "gzip in parts": (1, lambda data: gzip.compress(data[:7]) + gzip.compress(data[7:])),
+    "gzip in parts": (1, lambda data: gzip.compress(data[:7], mtime=0) + gzip.compress(data[7:], mtime=0)),
     "snappy of Java": (2, codec.snappy_encode),
     "snappy": (2, lambda data: codec.snappy_encode(data, xerial_compatible=False)),
     "lz4": (3, codec.lz4_encode),

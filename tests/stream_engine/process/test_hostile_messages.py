@@ -52,15 +52,12 @@ from stream_engine.messages import (
     WindowBar,
     WindowUnits,
 )
-from stream_engine.messages.transport import (
-    MAX_FRAME_BYTES,
-)
 from stream_engine.process.intake import GENERATION_AHEAD_US, MAX_CONSUMERS
 from stream_engine.process.service import EngineService
 from stream_engine.session.session import IllegalTransition, Session, Source
 from stream_engine.util.skipped import MESSAGE_REASONS
 from tests.support.hostile import NESTED, mutated
-from tests.support.strangers_engine import StrangersEngine
+from tests.support.strangers_engine import PATIENCE_MS, StrangersEngine
 
 TOPIC = "market.bars"
 TREND = "What is the trend?"
@@ -224,11 +221,15 @@ def test_consumers_are_bounded(engine: StrangersEngine) -> None:
 
 def test_a_frame_that_is_too_large_takes_no_memory_and_cuts_only_its_sender_off(engine: StrangersEngine) -> None:
     other = engine.another()
-    assert engine.service._server._router.getsockopt(zmq.MAXMSGSIZE) == MAX_FRAME_BYTES
-    other.send_multipart([b"", b"\x00" * (MAX_FRAME_BYTES + 1)])
+    lost = other.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+    other.send_multipart([b"", b"\x00" * (64 * 2**20 + 1)])
+    cut_off = lost.poll(PATIENCE_MS)
+    other.disable_monitor()
+    lost.close()
+    other.close()
+    assert cut_off
     assert engine.hear(SessionsRequest(), correlation=b"1") == [Sessions(())]
     assert engine.skipped == {}, "it was never received"
-    other.close()
 
 
 def test_of_many_frames_only_the_first_are_kept(engine: StrangersEngine) -> None:

@@ -7,12 +7,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from stream_engine.config.risk import RiskSettings
 from stream_engine.decision.gate import ClassGate
+from stream_engine.messages import ClassRisk
 from stream_engine.risk.memory import KeptClass, RiskMemory
 from stream_engine.risk.monitor import RiskMonitor
 from stream_engine.util.lockfile import held
+from tests.support.hostile import NESTED, mutated
 
 CLOSED, RAISED = ({"trend": KeptClass(state)} for state in ("CLOSED", "RAISED"))
 FULL = KeptClass("RAISED", 2.5, 0.02, 40, 3, 12, 5, [0.1, 1e-9, 123456.789], [("AAPL", 2**64 - 1), ("MSFT", 0)])
@@ -111,6 +115,11 @@ def test_another_number_of_alternatives_is_another_detector(tmp_path: Path) -> N
         b'{"board": {"gate": {"trend": {"checks": -1}}}}',
         b'{"board": {"gate": {"trend": {"checks": 1, "false_accepts": 2}}}}',
         b'{"board": {"gate": {"trend": {"sums": [-1.0, null]}}}}',
+        b'{"board": {"gate": {"trend": {"sums": [1e308, 1e308]}}}}',
+        b'{"board": {"gate": {"trend": {"sums": [' + b"0.0," * 100 + b"0.0]}}}}",
+        b'{"board": {"gate": {"\xff": {}}}}',
+        NESTED,
+        b" " * (64 * 2**20 + 1),
     ],
 )
 def test_a_file_that_cannot_be_read_is_told_and_ignored(
@@ -123,6 +132,23 @@ def test_a_file_that_cannot_be_read_is_told_and_ignored(
     assert "risk.state_file" in caplog.text
     assert memory.save(CLOSED)
     assert memory.load() == CLOSED
+
+
+VALID = {"board": {"gate": {"trend": msgspec.to_builtins(FULL)}}}
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(mutated(VALID).map(lambda made: msgspec.json.encode(made)) | st.binary(max_size=50))
+def test_whatever_the_file_says_a_monitor_starts_and_can_be_told(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "risk.json"
+    path.write_bytes(content)
+    monitor = RiskMonitor(
+        RiskSettings(), {"trend": ClassGate(2.5, True)}, memory=RiskMemory(path, "board", "gate")
+    )
+    for _ in range(3):
+        monitor.classes["trend"].detector.observe(True)
+    report = monitor.classes["trend"].report()
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(report), type=ClassRisk) == report
 
 
 def test_a_file_that_cannot_be_written_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
