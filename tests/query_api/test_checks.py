@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from query_api.fast_path import MAX_CHECKS, FastPath
+from query_api.fast_path import FastPath
 from query_api.metrics import ApiMetrics
 from stream_engine.decision.entry import entry_key
 from stream_engine.decision.route import Route
@@ -96,9 +96,9 @@ def test_what_no_gate_let_through_is_not_picked(fast_path: Callable[..., FastPat
 def test_checks_that_nobody_fetches_do_not_pile_up(fast_path: Callable[..., FastPath], board: Board) -> None:
     board.ready()
     path = fast_path(1.0)
-    for _ in range(MAX_CHECKS + 5):
+    for _ in range(64 + 5):
         path.answer(Query("AAPL", TREND), GENERIC)
-    assert len(path.checks) == MAX_CHECKS
+    assert len(path.checks) == 64
 
 
 def test_the_engine_gets_the_check_after_the_reply(make_service: Callable[..., Service]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_engine.answering.verification import MAX_WAITING, Dropped
+from stream_engine.answering.verification import Dropped
 from stream_engine.board.meta import board_meta
 from stream_engine.board.reader import BoardReader
 from stream_engine.board.writer import BoardWriter
@@ -274,11 +274,11 @@ def test_an_engine_that_is_behind_drops_checks_and_one_that_watches_nothing_all(
 ) -> None:
     behind, off = fed(bars=40, risk=ALL), fed(bars=40, risk=UNWATCHED)
     for bench in (behind, off):
-        for number in range(MAX_WAITING + 3):
+        for number in range(256 + 3):
             bench.engine.verification.offer(check_of(bench, token_hash=number))
     assert dropped(behind) == {"engine_behind": 3}
-    assert dropped(off) == {"off": MAX_WAITING + 3}
-    assert behind.engine.verification.calibration().waiting == MAX_WAITING
+    assert dropped(off) == {"off": 256 + 3}
+    assert behind.engine.verification.calibration().waiting == 256
     assert set(behind.engine.verification.calibration().dropped) == {reason.value for reason in Dropped}
 
 
