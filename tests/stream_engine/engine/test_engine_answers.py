@@ -84,6 +84,25 @@ def test_latency_is_from_the_question_to_its_answer_in_microseconds(
     assert answer.latency_us == (0 if path == "fast" else 750_000)
 
 
+@pytest.mark.parametrize("path", ["fast", "full"])
+def test_latency_counts_the_wait_for_a_record_that_was_asked_for(
+    path: Any, fed: Callable[..., Any], make_record: Callable[..., Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the question, not from when its bound was met and it was queued for a step."""
+    bench = fed(bars=40)
+    now = [5_000.0]
+    for module in (queries, full_path):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0], time_ns=time.time_ns))
+    query = Query("AAPL", TREND, path, min_offset=OffsetBound(0, 40), wait_ms=60_000)
+    bench.engine.queries.ask(query, bench.replies.append)
+    now[0] += 2.0
+    bench.feed([make_record("AAPL", 40)], 39)
+    bench.engine.run_until_idle()
+    (answer,) = bench.replies
+    assert isinstance(answer, Answer)
+    assert answer.latency_us == 2_000_000
+
+
 def test_reads_its_own_write(fed: Callable[..., Any], make_record: Callable[..., Record]) -> None:
     bench = fed(bars=40)
     bench.engine.queries.ask(
