@@ -7,11 +7,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kafka import KafkaAdminClient, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
+from kafka.admin import OffsetSpec
 from kafka.errors import CoordinatorNotAvailableError, KafkaError
 
 from consumers.kafka.client import BrokerUnreachable
-from consumers.kafka.topics import DAY_MS, TopicPlan, open_admin, planned_topics, source_partitions
+from consumers.kafka.topics import (
+    DAY_MS,
+    TopicPlan,
+    open_admin,
+    planned_topics,
+    remedy,
+    source_partitions,
+    topic_configs,
+)
 from consumers.reading_check import check_codecs, check_reading
 from stream_engine.config.kafka import KafkaSettings
 from stream_engine.config.rules import ConfigError
@@ -43,6 +51,8 @@ class TopicState:
         policy = self.config.get("cleanup.policy")
         if policy is not None and self.plan.compacted != ("compact" in policy):
             found.append(f"cleanup.policy={policy}, not {self.plan.config['cleanup.policy']}")
+        if small := self.plan.too_small(self.config):
+            found.append(small)
         if self.plan.fixed_partitions and self.partitions != self.plan.partitions:
             found.append(f"{self.partitions} partitions, not {self.plan.partitions}")
         return found
@@ -74,16 +84,12 @@ def _survey(admin: KafkaAdminClient, settings: KafkaSettings) -> list[TopicState
     plans = planned_topics(settings, source_partitions(admin, settings))
     described = {one["name"]: one["partitions"] for one in admin.describe_topics([plan.name for plan in plans])}
     existing = [plan.name for plan in plans if described.get(plan.name)]
-    configs: Mapping[str, Mapping[str, Mapping[str, str]]] = {}
-    if existing:
-        resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in existing]
-        configs = admin.describe_configs(resources, config_filter="all").get("topic", {})
+    configs = topic_configs(admin, existing)
     states = []
     for plan in plans:
         partitions = described.get(plan.name) or []
-        config = {name: str(entry["value"]) for name, entry in configs.get(plan.name, {}).items()}
         replicas = min((len(one["replica_nodes"]) for one in partitions), default=0)
-        states.append(TopicState(plan, len(partitions), replicas, config))
+        states.append(TopicState(plan, len(partitions), replicas, configs.get(plan.name, {})))
     return states
 
 
@@ -141,6 +147,8 @@ def _remedy(state: TopicState) -> str:
     name, policy = state.plan.name, state.plan.config["cleanup.policy"]
     if state.plan.fixed_partitions and state.partitions != state.plan.partitions:
         return f"delete it while the consumers are stopped, then {MAKE}"
+    if state.plan.too_small(state.config):
+        return remedy(name)
     return (
         f"kafka-configs.sh --alter --entity-type topics --entity-name {name} --add-config cleanup.policy={policy}"
     )

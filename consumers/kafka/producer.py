@@ -28,7 +28,7 @@ from kafka.errors import (
 )
 
 from consumers.kafka.client import client_options
-from consumers.kafka.topics import message_limits
+from consumers.kafka.topics import SMALLEST_LIMIT, message_limits
 from stream_engine.config.kafka import KafkaSettings
 
 log = logging.getLogger(__name__)
@@ -83,6 +83,7 @@ class LimitedProducer(KafkaProducer):  # type: ignore[misc]  # kafka-python has 
         known = self.limits.get(topic)
         # The first refusal of a known limit may be an older one's, which was read anew since.
         limit = DEFAULT_LIMIT >> self.refusals if known is None else known >> max(0, self.refusals - 1)
+        limit = max(limit, SMALLEST_LIMIT)  # what is shorter is tried for as long as a broker may refuse it
         if size > limit:
             raise MessageSizeTooLargeError(f"{size} bytes, and topic {topic} takes {limit} (max.message.bytes)")
         return super().send(topic, **message)
@@ -100,7 +101,7 @@ def open_producer(
     producer = LimitedProducer(
         **client_options(settings),
         **within,
-        batch_size=min(BATCH_BYTES, *limits.values()),  # the limit of a topic is one of batches
+        batch_size=min([BATCH_BYTES, *limits.values()]),  # the limit of a topic is one of batches
         client_id=f"{settings.group_id}-{name}",
         acks="all",
         enable_idempotence=True,

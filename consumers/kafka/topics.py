@@ -25,6 +25,10 @@ COMPACTED = {
 }
 
 
+SMALLEST_LIMIT = 8_192
+"""Bytes that a message of a topic we write may have at least: deletions and cut dead letters always fit."""
+
+
 class TopicMissing(RuntimeError):
     """The topic is not there; the message lists those that are."""
 
@@ -40,10 +44,19 @@ class TopicPlan:
     config: Mapping[str, str] = field(default_factory=dict)
     fixed_partitions: bool = False
     """Another number of partitions would be wrong, not only another choice."""
+    written_by: str = ""
+    """The setting that names a topic which this project writes; empty where others do."""
 
     @property
     def compacted(self) -> bool:
         return self.config.get("cleanup.policy") == "compact"
+
+    def too_small(self, config: Mapping[str, str]) -> str | None:
+        """What is wrong where not even our shortest messages fit into the topic that has this ``config``."""
+        limit = config.get("max.message.bytes", "")
+        if not self.written_by or not limit.isdecimal() or int(limit) >= SMALLEST_LIMIT:
+            return None
+        return f"max.message.bytes={limit}, less than {SMALLEST_LIMIT}"
 
 
 def planned_topics(settings: KafkaSettings, source_partitions: int | None = None) -> tuple[TopicPlan, ...]:
@@ -67,8 +80,19 @@ def planned_topics(settings: KafkaSettings, source_partitions: int | None = None
             (settings.answers_topic, "answers of standing queries", many, COMPACTED),
         ]
     fixed = (settings.windows_topic, settings.standing_topic)
+    compacted = ("windows_topic", "standing_topic", "answers_topic")
+    written_by = {name: "kafka.dead_letter_suffix" for name, *_ in table if name.endswith(suffix)}
+    written_by |= {getattr(settings, name): f"kafka.{name}" for name in compacted}
     return tuple(
-        TopicPlan(name, purpose, partitions, settings.replication_factor, config, name in fixed)
+        TopicPlan(
+            name=name,
+            purpose=purpose,
+            partitions=partitions,
+            replication=settings.replication_factor,
+            config=config,
+            fixed_partitions=name in fixed,
+            written_by=written_by.get(name, ""),
+        )
         for name, purpose, partitions, config in table
     )
 
@@ -80,14 +104,16 @@ def _kept(days: int) -> dict[str, str]:
 def ensure_topics(settings: KafkaSettings, timeout_s: float = 15.0) -> list[str]:
     """Create the topics that are absent; the names of those made.
 
-    Raises BrokerUnreachable or AccessRefused, which name the address or setting and what to do, and RuntimeError
-    where the broker makes no such topic."""
+    Raises BrokerUnreachable or AccessRefused, which name the address or setting and what to do, ConfigError where
+    a topic that is there takes not even our shortest messages, and RuntimeError where the broker makes no such
+    topic."""
     admin = open_admin(settings, timeout_s)
     try:
         plans = planned_topics(settings, source_partitions(admin, settings))
         existing = set(admin.list_topics())
         made = [plan.name for plan in plans if plan.name not in existing and _create(admin, plan)]
         admin.wait_for_topics([plan.name for plan in plans])
+        _refuse_small(admin, [plan for plan in plans if plan.written_by and plan.name in existing])
         return made
     finally:
         admin.close()
@@ -131,14 +157,43 @@ def message_limits(settings: KafkaSettings, topics: Iterable[str], timeout_s: fl
         log.warning("the largest message of our topics is not known: %s", error)
         return {}
     try:
-        resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
-        found = admin.describe_configs(resources, config_filter="all").get("topic", {})
-        return {topic: int(config["max.message.bytes"]["value"]) for topic, config in found.items()}
+        return {topic: int(config["max.message.bytes"]) for topic, config in topic_configs(admin, topics).items()}
     except (KafkaError, KeyError, TypeError, ValueError) as error:
         log.warning("the largest message of our topics is not told: %s: %s", type(error).__name__, error)
         return {}
     finally:
         admin.close()
+
+
+def topic_configs(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+    """What Kafka's own settings are for each topic. Raises KafkaError: not every user may ask."""
+    resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
+    found = admin.describe_configs(resources, config_filter="all").get("topic", {}) if resources else {}
+    return {
+        topic: {name: str(entry["value"]) for name, entry in config.items()} for topic, config in found.items()
+    }
+
+
+def _refuse_small(admin: KafkaAdminClient, plans: Iterable[TopicPlan]) -> None:
+    """Raises ConfigError. Where the broker does not tell, what is too large is found out by writing it."""
+    by_name = {plan.name: plan for plan in plans}
+    try:
+        configs = topic_configs(admin, by_name)
+    except (KafkaError, KeyError, TypeError) as error:
+        log.warning("how large a message our topics take is not told: %s: %s", type(error).__name__, error)
+        return
+    for name, config in configs.items():
+        plan = by_name[name]
+        if found := plan.too_small(config):
+            raise ConfigError(f"{plan.written_by}: topic {name} has {found}: give it more ({remedy(name)})")
+
+
+def remedy(topic: str) -> str:
+    """The command by which a topic that takes too little takes more."""
+    return (
+        f"kafka-configs.sh --alter --entity-type topics --entity-name {topic} "
+        "--add-config max.message.bytes=1048588"
+    )
 
 
 def partition_count(admin: KafkaAdminClient, topic: str) -> int | None:

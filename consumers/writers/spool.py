@@ -106,8 +106,7 @@ class Rules(ABC, Generic[Content]):
 
     @abstractmethod
     def shortened(self, content: Content, error: KafkaError) -> Content | None:
-        """What is written in its place where it is too large for its topic; None where it is left out. Raises
-        WriteRefused where nothing may stand for it."""
+        """What is written in its place where it is too large for its topic; None where it is left out."""
 
     def after_refusal(self, content: Content) -> Content | None:
         """What is written at once where a broker has refused this message, or one beside it, as too large. None:
@@ -259,7 +258,8 @@ class Spool(Generic[Content]):
         where = f"{first.source} offset {first.tickets[0].offset}" if first.tickets else str(first.source)
         more = f" and {len(writes) - 1} more" if len(writes) > 1 else ""
         cause = f"{type(error).__name__}: {error}"
-        log.warning("%s of %s%s not written, trying again: %s", self._rules.what, where, more, cause)
+        topic = self._rules.topic(first.content) if first.content is not None else "its topic"
+        log.warning("%s of %s%s not written to %s, trying again: %s", self._rules.what, where, more, topic, cause)
         self._not_before = time.monotonic() + RETRY_AFTER_S
         if self._rules.order is not Order.EVERY:
             for write in writes:

@@ -20,7 +20,7 @@ from kafka.errors import KafkaError
 
 from consumers.kafka.careful import CarefulConsumer
 from consumers.kafka.client import client_options
-from consumers.kafka.producer import open_producer, raise_if_final
+from consumers.kafka.producer import open_producer
 from consumers.kafka.salvage import Unread
 from consumers.kafka.source import SourcePartition, SourceUnavailable
 from consumers.wire.open_bars import OpenBar
@@ -80,9 +80,7 @@ class _WindowRules(Rules[_Stored]):
 
     def shortened(self, content: _Stored, error: KafkaError) -> _Stored:
         """An open bar that remembers fewer ids; else a deletion, because an older value would pass for what the
-        floor counts on. Raises WriteRefused where not even that fits."""
-        if content.value is None:
-            raise_if_final(self._topic, error)
+        floor counts on; that one always fits (``SMALLEST_LIMIT``)."""
         where = f"{content.key!r}, partition {content.source.partition}"
         is_open = content.key.partition(b"|")[0].endswith(b"/open")
         bar = _decode_open_bar(content.value) if is_open and content.value is not None else None

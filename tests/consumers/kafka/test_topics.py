@@ -54,6 +54,17 @@ def test_only_what_would_be_wrong_is_a_difference() -> None:
     assert state(bars, 50, cleanup_policy="compact").differences() == ["cleanup.policy=compact, not delete"]
 
 
+def test_a_topic_that_takes_not_even_our_shortest_messages_is_wrong() -> None:
+    for name in (SETTINGS.windows_topic, SETTINGS.answers_topic, SETTINGS.standing_topic):
+        small = {"cleanup_policy": "compact", "max_message_bytes": "8191"}
+        assert state(name, 6 if name == SETTINGS.windows_topic else 1, **small).differences() == [
+            "max.message.bytes=8191, less than 8192"
+        ]
+    assert state(SETTINGS.dead_letter_topic, 1, max_message_bytes="8191").differences() != []
+    assert state(SETTINGS.windows_topic, 6, max_message_bytes="8192").differences() == []
+    assert state(SETTINGS.bars_topic, 6, max_message_bytes="100").differences() == []  # others write it
+
+
 def test_a_topic_is_described_as_it_is_or_as_it_will_be() -> None:
     assert state(SETTINGS.bars_topic, 0).describe() == "6 partitions, 3 replicas, kept for ever"
     bars = state(SETTINGS.bars_topic, 1, cleanup_policy="delete", retention_ms=str(7 * DAY_MS))

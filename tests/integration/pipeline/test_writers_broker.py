@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import NewTopic
+from kafka.errors import TopicAuthorizationFailedError
 
 from consumers.kafka.topics import ensure_topics
 from consumers.wire.reasons import DeadLetter, RawRecord, Reason
@@ -87,6 +88,38 @@ def test_a_dead_letter_that_the_broker_finds_too_large_is_cut_and_the_others_fol
     ]
     assert dict(found[b"0"].headers)["truncated"] == b"500000"
     assert "truncated" not in dict(found[b"1"].headers)
+
+
+def test_a_broker_that_does_not_tell_its_limits_is_found_out_by_writing(
+    kafka: Any, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user who may write to a topic need not be one who may read its configuration."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise TopicAuthorizationFailedError("DescribeConfigs")
+
+    monkeypatch.setattr(KafkaAdminClient, "describe_configs", refuse)
+    kafka_settings = settings(kafka.bootstrap, topic_prefix)
+    small = NewTopic(kafka_settings.dead_letter_topic, 1, 1, topic_configs={"max.message.bytes": "100000"})
+    with KafkaAdminClient(bootstrap_servers=kafka.bootstrap) as admin:
+        admin.create_topics([small])
+    ensure_topics(kafka_settings)
+    writer = DeadLetterWriter(kafka_settings)
+    for offset, value in enumerate((b"x" * 500_000, b"after")):
+        raw = RawRecord(kafka_settings.bars_topic, 0, offset, 0, b"AAPL", value)
+        writer.send(DeadLetter(raw, value, Reason.NOT_JSON, "say what to do"), 1)
+
+    def written() -> bool:
+        writer.spool.confirmed()
+        return not writer.spool.pending
+
+    until(written, "both are written")
+    writer.spool.close(5.0)
+    found = {
+        dict(record.headers)["offset"]: record.value
+        for record in records(kafka.bootstrap, kafka_settings.dead_letter_topic)
+    }
+    assert found == {b"0": b"x" * CUT_VALUE_BYTES[0], b"1": b"after"}
 
 
 def answer(version: int) -> AnswerChanged:
