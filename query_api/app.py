@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -46,9 +47,11 @@ def create_app(config: Config) -> FastAPI:
         # Sockets and locks belong to the process that serves, so they open here, after any fork.
         with claim_worker(config.board.path) as worker:
             app.state.api = state = await open_state(config, metrics, worker)
+            search = asyncio.create_task(state.questions.find())
             try:
                 yield
             finally:
+                search.cancel()
                 await state.close()
 
     app = FastAPI(
@@ -76,7 +79,7 @@ async def open_state(config: Config, metrics: ApiMetrics, worker: int) -> ApiSta
     hub = EventHub(engine, metrics, config.api.event_queue)
     hub.start()
     questions = QuestionRouter.of_model(config.engine.model, config.engine.adapter)
-    fast_path = FastPath(config.board.path, worker, questions.digest, metrics, config.risk.check_share)
+    fast_path = FastPath(config.board.path, worker, lambda: questions.digest, metrics, config.risk.check_share)
     return ApiState(
         config=config, engine=engine, events=hub, fast_path=fast_path, metrics=metrics, questions=questions
     )

@@ -27,6 +27,7 @@ UNREADABLE = "unreadable"
 
 class FastPath:
     """One worker's view of the board. The engine may start later or again; until then every read is a miss.
+    ``profile_digest`` is asked at each read: the model may come later as well.
 
     ``checks`` are the answers that the gate let through and that chance has picked, one in ``check_share``: the
     caller hands them to the engine once their replies are sent. An exact match is the full path's own distribution
@@ -37,7 +38,7 @@ class FastPath:
         self,
         path: Path,
         worker: int,
-        profile_digest: str | None,
+        profile_digest: Callable[[], str | None],
         metrics: ApiMetrics,
         check_share: float = 0.0,
         chance: Callable[[], float] = random.random,
@@ -68,7 +69,7 @@ class FastPath:
         """
         now_ms = int(time.time() * 1000)
         try:
-            verdict = judge(query, route, (self._board(),), now_ms, self._profile_digest)
+            verdict = judge(query, route, (self._board(),), now_ms, self._profile_digest())
         except (BoardError, OSError) as error:
             self._report(error)
             self._metrics.fast_path(UNREADABLE)

@@ -202,7 +202,7 @@ def _key_of(key: bytes | None) -> str:
     except UnicodeDecodeError:
         raise _Bad(Reason.KEY_INVALID, "the key is not UTF-8 text: use the symbol itself as key") from None
     if len(text) > MAX_KEY_CHARACTERS or not text.isprintable() or text != text.strip():
-        rule = f"at most {MAX_KEY_CHARACTERS} printable characters, no space at either end"
+        rule = f"at most {MAX_KEY_CHARACTERS} printable characters, none invisible, no space at either end"
         raise _Bad(Reason.KEY_INVALID, f"the key {text[:_SHOWN]!r} cannot name a session: use {rule}")
     return text
 

@@ -20,6 +20,7 @@ from query_api.protocol import Protocol
 from stream_engine.config.api import ApiSettings
 from stream_engine.config.board import BoardSettings
 from stream_engine.config.config import Config
+from stream_engine.config.engine import EngineSettings
 from stream_engine.config.risk import RiskSettings
 from stream_engine.config.transport import TransportSettings
 from stream_engine.messages import (
@@ -42,8 +43,16 @@ def make_service(folder: Path) -> Iterator[Callable[..., Service]]:
     ``check_share`` says so are answers picked for a check."""
     started: list[Callable[[], object]] = []
 
-    def make(*, board: bool = True, lease_s: float = 3600.0, check_share: float = 0.0, **api: Any) -> Service:
+    def make(
+        *,
+        board: bool = True,
+        lease_s: float = 3600.0,
+        check_share: float = 0.0,
+        model: str = "embedded",
+        **api: Any,
+    ) -> Service:
         config = Config(
+            engine=EngineSettings(model=model),
             board=BoardSettings(path=folder / "board", lease_s=0.2),
             transport=TransportSettings(f"ipc://{folder}/engine", f"ipc://{folder}/events"),
             risk=RiskSettings(check_share=check_share),

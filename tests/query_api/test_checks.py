@@ -46,7 +46,7 @@ CHANGED = RiskChanged("trend", "CLOSED", "RAISED", 3.0, 3.0, False, 0.02, 40, 9,
 @pytest.fixture
 def fast_path(folder: Path) -> Callable[..., FastPath]:
     def make(share: float, chance: Callable[[], float] = lambda: 0.5) -> FastPath:
-        return FastPath(folder / "board", 0, None, ApiMetrics(), check_share=share, chance=chance)
+        return FastPath(folder / "board", 0, lambda: None, ApiMetrics(), check_share=share, chance=chance)
 
     return make
 

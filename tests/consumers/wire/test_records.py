@@ -274,6 +274,8 @@ def test_bad_values(value: Any, expected: Reason) -> None:
         (b"A" * 201, Reason.KEY_INVALID),
         (b"AA\nPL", Reason.KEY_INVALID),
         (b" AAPL", Reason.KEY_INVALID),
+        ("\u0645\u06cc\u200c\u0631".encode(), Reason.KEY_INVALID),  # a joiner between its letters
+        ("AAPL\u202e".encode(), Reason.KEY_INVALID),
         (b"MSFT", Reason.SYMBOL_MISMATCH),
     ],
 )

@@ -73,7 +73,7 @@ def open_doors(
         engine.run_until_idle()
         engine.ingest.settle()
         engine.gate_control.apply(gates)
-        api = FastPath(path, 0, builder.profile.digest(), metrics)
+        api = FastPath(path, 0, builder.profile.digest, metrics)
 
         def ask(query: Query) -> tuple[Answer | ErrorReply, AnswerBody | None]:
             try:
