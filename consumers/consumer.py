@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from consumers.engine_watch import EngineWatch, Presence
@@ -37,6 +37,7 @@ from stream_engine.messages import (
     Welcome,
 )
 from stream_engine.messages.transport import EngineLink
+from stream_engine.util.closing import close_all
 
 log = logging.getLogger(__name__)
 
@@ -362,17 +363,13 @@ class Consumer:
         self._streams.clear()
 
     def _close(self) -> None:
-        closers: list[Callable[[], None]] = [
+        close_all(
+            log,
             self._reports.close,
             lambda: self._source.close(CLOSE_WAIT_S),
             *(partial(spool.close, CLOSE_WAIT_S) for spool in self._writers.spools),
             self._link.close,
-        ]
-        for close in closers:
-            try:
-                close()
-            except Exception as error:  # the others must still be closed
-                log.warning("not closed cleanly: %s: %s", type(error).__name__, error)
+        )
         log.info("consumer stopped: %s", self.metrics.as_dict())
 
     def _applied(self, partition: SourcePartition) -> int:

@@ -82,13 +82,15 @@ def survey_topics(settings: KafkaSettings, timeout_s: float) -> list[TopicState]
 
 def _survey(admin: KafkaAdminClient, settings: KafkaSettings) -> list[TopicState]:
     plans = planned_topics(settings, source_partitions(admin, settings))
-    described = {one["name"]: one["partitions"] for one in admin.describe_topics([plan.name for plan in plans])}
+    described = {
+        topic["name"]: topic["partitions"] for topic in admin.describe_topics([plan.name for plan in plans])
+    }
     existing = [plan.name for plan in plans if described.get(plan.name)]
     configs = topic_configs(admin, existing)
     states = []
     for plan in plans:
         partitions = described.get(plan.name) or []
-        replicas = min((len(one["replica_nodes"]) for one in partitions), default=0)
+        replicas = min((len(partition["replica_nodes"]) for partition in partitions), default=0)
         states.append(TopicState(plan, len(partitions), replicas, configs.get(plan.name, {})))
     return states
 
@@ -156,9 +158,9 @@ def _remedy(state: TopicState) -> str:
 
 def _inspect_group(admin: KafkaAdminClient, settings: KafkaSettings) -> Iterator[Finding]:
     subject = f"group {settings.group_id}"
-    topics = [one for one in admin.describe_topics(list(settings.source_topics)) if one["partitions"]]
+    topics = [topic for topic in admin.describe_topics(list(settings.source_topics)) if topic["partitions"]]
     partitions = [
-        TopicPartition(one["name"], part["partition_index"]) for one in topics for part in one["partitions"]
+        TopicPartition(topic["name"], part["partition_index"]) for topic in topics for part in topic["partitions"]
     ]
     if not partitions:
         yield ok(subject, "nothing to consume yet")
@@ -183,7 +185,7 @@ def _inspect_group(admin: KafkaAdminClient, settings: KafkaSettings) -> Iterator
     spans = {tp: (_position(tp, committed, starts), end.offset) for tp, end in ends.items()}
     yield from check_reading(settings, spans)
     newest = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.MAX_TIMESTAMP))
-    stamps = [one.timestamp for one in newest.values() if one.timestamp >= 0]
+    stamps = [offset.timestamp for offset in newest.values() if offset.timestamp >= 0]
     yield from check_clock(max(stamps, default=None))
 
 

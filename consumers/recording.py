@@ -76,8 +76,12 @@ def read_topic(settings: KafkaSettings, topic: str, told: Told = lambda done, to
         while not tail.reached(ends):
             polled = tail.poll(POLL_MS)
             # What came after the start is left for another time, or a busy topic would never end.
-            records = [one for one in polled if one.offset < ends[SourcePartition(one.topic, one.partition)]]
-            recording.add([raw_record(one) for one in records])
+            records = [
+                record
+                for record in polled
+                if record.offset < ends[SourcePartition(record.topic, record.partition)]
+            ]
+            recording.add([raw_record(record) for record in records])
             if stopped := tail.stopped():
                 raise SourceUnavailable("; ".join(f"{name} {reason}" for name, reason in stopped.items()))
             done += len(records)

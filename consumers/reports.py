@@ -40,7 +40,14 @@ class Reports:
         partitions its topics have, and which ones are stopped."""
         silent = self._silent_since_ms(kafka_silent_since)
         counters, counts = self.metrics.counters(), self.metrics.counts()
-        return ConsumerReport(self.metrics.lag, counters, counts, silent, dict(sizes), dict(stopped))
+        return ConsumerReport(
+            lag=self.metrics.lag,
+            counters=counters,
+            records=counts,
+            kafka_silent_since_ms=silent,
+            partitions=dict(sizes),
+            stopped=dict(stopped),
+        )
 
     def keep(self, report: ConsumerReport, presence: Presence, now: float) -> None:
         """In the health file, and in the log where it is time."""

@@ -45,7 +45,23 @@ def _exposition() -> str:
 
 
 def _status() -> Status:
-    risk = ClassRisk("trend", "OPEN", True, 1.5, 1.5, 0.02, 1, 0, 0.0, 0.0, 1.0, 0.0, 1.0, 1, 0)
+    risk = ClassRisk(
+        class_="trend",
+        state="OPEN",
+        open=True,
+        tau=1.5,
+        tau_configured=1.5,
+        budget=0.02,
+        checks=1,
+        false_accepts=0,
+        rate=0.0,
+        lower=0.0,
+        upper=1.0,
+        evidence=0.0,
+        threshold=1.0,
+        checks_total=1,
+        false_accepts_total=0,
+    )
     by_reason = {"dead_letters_REASON_total": 0.0, "skipped_REASON_total": 0.0}
     return Status(
         boot_id="boot",
@@ -55,11 +71,23 @@ def _status() -> Status:
         uptime_s=1.0,
         oldest_work_s=0.0,
         consumers=1,
-        partitions=(PartitionStatus("market.bars", 0, 1, "LIVE", 1, 1),),
+        partitions=(
+            PartitionStatus(topic="market.bars", partition=0, generation=1, state="LIVE", applied=1, sessions=1),
+        ),
         lag={"market.bars/0": 0},
         counters=dict.fromkeys(ENGINE_COUNTERS, 0.0),
         gauges=dict.fromkeys(ENGINE_GAUGES, 0.0),
-        calibration=CalibrationReport("embedded", "trend", None, 0.02, 0.05, 5000, (risk,), {"repeated": 0}, 0),
+        calibration=CalibrationReport(
+            model="embedded",
+            generic_class="trend",
+            file=None,
+            check_share=0.02,
+            level=0.05,
+            horizon=5000,
+            classes=(risk,),
+            dropped={"repeated": 0},
+            waiting=0,
+        ),
         records={"00aa": {"market.bars/0": RecordCounts()}},
         consumer_counters={"00aa": dict.fromkeys(CONSUMER_COUNTERS, 0.0) | by_reason},
     )

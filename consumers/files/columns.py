@@ -107,11 +107,11 @@ def _comma(texts: set[str], name: str) -> re.Pattern[str] | None:
     numbers = [text for text in map(_bare, texts) if "," in text or text.count(".") > 1]
     # "1,234" is of both forms; what is of neither is no number, and decides nothing.
     as_decimal, as_thousands = _DECIMAL_COMMA.fullmatch, _THOUSANDS.fullmatch
-    decimal = next((one for one in numbers if as_decimal(one) and not as_thousands(one)), "")
-    thousands = next((one for one in numbers if as_thousands(one) and not as_decimal(one)), "")
+    decimal = next((number for number in numbers if as_decimal(number) and not as_thousands(number)), "")
+    thousands = next((number for number in numbers if as_thousands(number) and not as_decimal(number)), "")
     if decimal and thousands:
         raise FeedError(f"{name}: the comma is a decimal point in {decimal!r} and separates in {thousands!r}")
-    either = next((one for one in numbers if as_decimal(one) and as_thousands(one)), "")
+    either = next((number for number in numbers if as_decimal(number) and as_thousands(number)), "")
     if either and not decimal and not thousands:
         raise FeedError(
             f"{name}: {either!r} may be thousands or a decimal comma, and no number of the file tells which: "

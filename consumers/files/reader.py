@@ -199,7 +199,7 @@ def _numbers(
 ) -> list[dict[str, Any]]:
     volume = volume_of(columns.get("volume", []), rows, symbols[0])
     taken = [*(columns[price] for price in PRICES), [] if volume is None else [volume]]
-    values = [[_value(row, one) for one in taken] for row in rows]
+    values = [[_value(row, column) for column in taken] for row in rows]
     read = number_reader((value for row in values for value in row if isinstance(value, str)), name)
     return [dict(zip((*PRICES, "volume"), map(read, row), strict=True)) for row in values]
 
@@ -218,5 +218,5 @@ def _in_order(
         )
     if len(last) < len(rows):
         tell(f"{len(rows) - len(last)} rows repeat the time of another row of their symbol: the last one is kept")
-    ordered = sorted(last.items(), key=lambda one: one[0][1])
+    ordered = sorted(last.items(), key=lambda entry: entry[0][1])
     return [(symbol, {"symbol": symbol, "ts": rfc3339(stamp), **bar}) for (symbol, stamp), bar in ordered]

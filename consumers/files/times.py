@@ -89,13 +89,13 @@ def read_times(values: Sequence[Any], order: DateOrder | None, where: Callable[[
     cannot be read, and where the values do not say what they mean."""
     read = [_read(value) if isinstance(value, str | int) else None for value in values]
     order = order or _order(read)
-    clocks = [one for one in read if one is not None and one.clock is not None]
-    if 0 < sum(one.zone is None for one in clocks) < len(clocks):
+    clocks = [time for time in read if time is not None and time.clock is not None]
+    if 0 < sum(time.zone is None for time in clocks) < len(clocks):
         raise FeedError(f"{where(0)}: some times say their offset and some do not: write it for all")
     plain: list[Any] = []
-    for number, (value, one) in enumerate(zip(values, read, strict=True)):
+    for number, (value, time) in enumerate(zip(values, read, strict=True)):
         try:
-            plain.append(value if one is None else _rfc3339(one, order))
+            plain.append(value if time is None else _rfc3339(time, order))
         except ValueError as error:
             raise FeedError(f"{where(number)}: the time {str(value)[:60]!r}: {error}") from error
     stamps = _stamps(plain)
@@ -107,9 +107,9 @@ def read_times(values: Sequence[Any], order: DateOrder | None, where: Callable[[
 
 def _stamps(plain: list[Any]) -> list[Any]:
     columns = {
-        "integer": [one if type(one) is int and abs(one) < 2**63 else None for one in plain],
-        "decimal": [one if type(one) is float else None for one in plain],
-        "text": [one.strip() if isinstance(one, str) else None for one in plain],
+        "integer": [cell if type(cell) is int and abs(cell) < 2**63 else None for cell in plain],
+        "decimal": [cell if type(cell) is float else None for cell in plain],
+        "text": [cell.strip() if isinstance(cell, str) else None for cell in plain],
     }
     frame = pl.DataFrame(columns, schema={"integer": pl.Int64, "decimal": pl.Float64, "text": pl.String})
     return frame.select(time_us(pl.col("integer"), pl.col("decimal"), pl.col("text"))).to_series().to_list()
@@ -137,7 +137,15 @@ def _read(value: str | int) -> _Read | None:
     if match["zone"]:
         minutes = int(match["zh"] or 0) * 60 + int(match["zm"] or 0)
         offset = None if "/" in match["zone"] else -minutes if match["sign"] == "-" else minutes
-    return _Read(year, first, second, left, _clock(match), match["zone"], offset)
+    return _Read(
+        year=year,
+        first=first,
+        second=second,
+        open=left,
+        clock=_clock(match),
+        zone=match["zone"],
+        offset_min=offset,
+    )
 
 
 def _clock(match: re.Match[str]) -> tuple[int, int, int, int] | None:
@@ -155,13 +163,13 @@ def _clock(match: re.Match[str]) -> tuple[int, int, int, int] | None:
 
 def _order(read: Iterable[_Read | None]) -> DateOrder:
     """Which of day and month comes first: what the column's own numbers say. With dots it is the day by custom."""
-    written = [one for one in read if one is not None and one.open is not None]
-    day = next((one for one in written if one.first > 12), None)
-    month = next((one for one in written if one.second > 12), None)
+    written = [time for time in read if time is not None and time.open is not None]
+    day = next((date for date in written if date.first > 12), None)
+    month = next((date for date in written if date.second > 12), None)
     if day is not None and month is not None:
-        shown = ", ".join(f"{one.first}{one.open}{one.second}{one.open}{one.year}" for one in (day, month))
+        shown = ", ".join(f"{date.first}{date.open}{date.second}{date.open}{date.year}" for date in (day, month))
         raise FeedError(f"dates of both orders ({shown}): write them all as YYYY-MM-DD")
-    unlike = next((one for one in written if one.first != one.second), None)
+    unlike = next((date for date in written if date.first != date.second), None)
     if day is None and month is None and unlike is not None and unlike.open != ".":
         shown = f"{unlike.first:02}{unlike.open}{unlike.second:02}{unlike.open}{unlike.year}"
         raise FeedError(
@@ -171,18 +179,18 @@ def _order(read: Iterable[_Read | None]) -> DateOrder:
     return "month-first" if month is not None else "day-first"
 
 
-def _rfc3339(one: _Read, order: DateOrder) -> str:
+def _rfc3339(read: _Read, order: DateOrder) -> str:
     """As a record's time is written. Raises ValueError where the calendar, the clock or the zone has none such."""
-    month, day = one.first, one.second
-    if one.open is not None and order == "day-first":
+    month, day = read.first, read.second
+    if read.open is not None and order == "day-first":
         month, day = day, month
-    at = datetime(one.year, month, day, *(one.clock or ()))
-    minutes = one.offset_min or 0
-    if one.zone and "/" in one.zone:
-        zone = _zone(one.zone)
+    at = datetime(read.year, month, day, *(read.clock or ()))
+    minutes = read.offset_min or 0
+    if read.zone and "/" in read.zone:
+        zone = _zone(read.zone)
         offset, other = (at.replace(tzinfo=zone, fold=fold).utcoffset() or timedelta() for fold in (0, 1))
         if offset != other:
-            raise ValueError(f"the clock of {one.zone} is set there: it is no instant, or two; write the offset")
+            raise ValueError(f"the clock of {read.zone} is set there: it is no instant, or two; write the offset")
         minutes = round(offset.total_seconds() / 60)
     if abs(minutes) >= 1_440:
         raise ValueError("its offset is a day or more")

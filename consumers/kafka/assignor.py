@@ -45,11 +45,13 @@ class TopicSpreadAssignor(CooperativeStickyAssignor):  # type: ignore[misc]  # k
         self.member_assignment = None
 
     def assign(self, cluster: Any, members: Any) -> dict[str, Any]:
-        ordered = sorted(members, key=lambda one: (one.group_instance_id or "", one.member_id))
-        ids = [one.member_id for one in ordered]
-        claims = {one.member_id: self.parse_member_metadata(one.metadata).partitions for one in members}
+        ordered = sorted(members, key=lambda member: (member.group_instance_id or "", member.member_id))
+        ids = [member.member_id for member in ordered]
+        claims = {member.member_id: self.parse_member_metadata(member.metadata).partitions for member in members}
         owners = {(tp.topic, tp.partition): member for member, owned in claims.items() for tp in owned}
-        target = self._target(cluster, {one.member_id: set(one.metadata.topics) for one in members}, ids, owners)
+        target = self._target(
+            cluster, {member.member_id: set(member.metadata.topics) for member in members}, ids, owners
+        )
         assigned: dict[str, dict[str, list[int]]] = {member: defaultdict(list) for member in ids}
         for (topic, number), member in sorted(target.items()):
             if owners.get((topic, number), member) == member:

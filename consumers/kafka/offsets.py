@@ -150,4 +150,12 @@ def plan_rebuild(
     warning = f"{found}; kafka.offset_reset = {offset_reset}: starts at {start}"
     aged_out = committed is not None and committed.offset < beginning
     incomplete = committed is not None
-    return RebuildPlan(start, start, warning, incomplete, aged_out, end, chosen=True)
+    return RebuildPlan(
+        start=start,
+        live_from=start,
+        warning=warning,
+        incomplete=incomplete,
+        keeps_windows=aged_out,
+        serve_from=end,
+        chosen=True,
+    )

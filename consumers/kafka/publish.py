@@ -73,7 +73,7 @@ def refusals(bars: Iterable[tuple[str, dict[str, Any]]], topic: str) -> Counter[
     """How many of the bars the consumer would dead-letter if they came now, by reason."""
     encode, now_ms = msgspec.json.Encoder().encode, time.time_ns() // 1_000_000
     raws = [RawRecord(topic, 0, at, now_ms, symbol.encode(), encode(bar)) for at, (symbol, bar) in enumerate(bars)]
-    return Counter(str(letter.reason) for one in parse_records(raws) for letter in one.dead)
+    return Counter(str(letter.reason) for parsed in parse_records(raws) for letter in parsed.dead)
 
 
 def _flush(producer: Any, failures: list[BaseException]) -> None:

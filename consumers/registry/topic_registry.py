@@ -14,7 +14,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
@@ -48,6 +48,7 @@ from stream_engine.messages.bounds import UNREADABLE
 from stream_engine.messages.standing import MAX_SNAPSHOT_PARTS
 from stream_engine.messages.transport import EngineLink
 from stream_engine.standing.answer_book import KEY_SEPARATOR, AnswerBook
+from stream_engine.util.closing import close_all
 from stream_engine.util.skipped import Skipped
 
 log = logging.getLogger(__name__)
@@ -316,17 +317,13 @@ class TopicRegistry:
         self._letters.send(letter, 0)
 
     def _close(self) -> None:
-        closers: list[Callable[[], None]] = [
+        close_all(
+            log,
             lambda: self._tail.close(CLOSE_WAIT_S),
             lambda: self._producer.close(CLOSE_WAIT_S),
             lambda: self._letters.spool.close(CLOSE_WAIT_S),
             self._link.close,
-        ]
-        for close in closers:
-            try:
-                close()
-            except Exception as error:  # the others must still be closed
-                log.warning("not closed cleanly: %s: %s", type(error).__name__, error)
+        )
 
 
 def snapshot_parts(
@@ -335,12 +332,12 @@ def snapshot_parts(
     """A snapshot in messages of a bounded size. What is more than all parts hold is left out: answers first, which
     are then told once more as first ones."""
     items: Iterable[StandingApply | AnswerChanged] = chain(queries, answers)
-    parts = list(islice(split(items, lambda one: len(_encode(one)), most), MAX_SNAPSHOT_PARTS)) or [[]]
+    parts = list(islice(split(items, lambda item: len(_encode(item)), most), MAX_SNAPSHOT_PARTS)) or [[]]
     return [
         RegistrySnapshot(
             offset,
-            tuple(one for one in part if isinstance(one, StandingApply)),
-            tuple(one for one in part if isinstance(one, AnswerChanged)),
+            tuple(item for item in part if isinstance(item, StandingApply)),
+            tuple(item for item in part if isinstance(item, AnswerChanged)),
             part=number,
             more=number < len(parts) - 1,
         )

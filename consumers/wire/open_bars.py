@@ -144,28 +144,37 @@ class TradeBars:
                 folded.setdefault(items.key, []).append(items.raw)
             letters = whole(items.raw, (*items.dead, *dead), items.seen)
             repeated = not taken and len(letters) < items.seen
-            done.append(ParsedRecord(items.raw, record, letters, items.seen, before, repeated))
+            done.append(
+                ParsedRecord(
+                    raw=items.raw,
+                    record=record,
+                    dead=letters,
+                    bars_seen=items.seen,
+                    folded=before,
+                    repeated=repeated,
+                )
+            )
         # The last trade of each open bar has a record without bars: the engine says of it whether trades may feed
         # the key. So no trade is taken for applied whose bar is refused once it closes. Which trade that is
         # depends on the polls, so the engine answers also where it has applied as far already.
         last = {raws[-1].offset: raws for raws in folded.values()}
-        for place, one in enumerate(done):
-            if (raws := last.get(one.raw.offset)) is not None:
-                claim = Record(parsed[place].key, one.raw.offset, one.raw.timestamp_ms, ())
-                done[place] = replace(one, record=claim, folded=tuple(raws[:-1]))
+        for place, result in enumerate(done):
+            if (raws := last.get(result.raw.offset)) is not None:
+                claim = Record(parsed[place].key, result.raw.offset, result.raw.timestamp_ms, ())
+                done[place] = replace(result, record=claim, folded=tuple(raws[:-1]))
         return done
 
     def _frame(self, parsed: Sequence[ParsedItems[Trade]]) -> pl.DataFrame:
         """One row a trade, in order: of a record's list by time, then as listed."""
         rows = []
-        for index, one in enumerate(parsed):
-            offset, bound = one.raw.offset, self._bound(one.key, one.raw.offset)
-            for item in sorted(one.good, key=lambda item: item.value.time_us):
+        for index, items in enumerate(parsed):
+            offset, bound = items.raw.offset, self._bound(items.key, items.raw.offset)
+            for item in sorted(items.good, key=lambda item: item.value.time_us):
                 trade, name = item.value, item.fields.get("id")
                 # Some feeds call the symbol "id": it is no trade's own.
-                text = None if name is None or name == one.key else _short(str(name))
+                text = None if name is None or name == items.key else _short(str(name))
                 rows.append(
-                    (index, item.position, one.key, trade.time_us, trade.price, trade.size, offset, text, bound)
+                    (index, item.position, items.key, trade.time_us, trade.price, trade.size, offset, text, bound)
                 )
         start = (pl.col("time_us").floordiv(self._length) * self._length).alias("start")
         return pl.DataFrame(rows, schema=_TRADES, orient="row").with_columns(start)
@@ -234,7 +243,17 @@ class TradeBars:
         for row in grouped.iter_rows():
             key, first_record, last_record = row[0], row[-2], row[-1]
             start, opened, high, low, close, volume, first, last, ids = row[1:-2]
-            bar = OpenBar(start, opened, high, low, close, volume, first, last, ids)
+            bar = OpenBar(
+                start=start,
+                open=opened,
+                high=high,
+                low=low,
+                close=close,
+                volume=volume,
+                first=first,
+                last=last,
+                ids=ids,
+            )
             before = self._open.get(key)
             if before is not None and before.start == bar.start:
                 bar.ids = before.ids + bar.ids

@@ -115,25 +115,25 @@ class ParsedItems(Generic[T]):
 
 
 BARS: Wire[Bar] = Wire(
-    "bar",
-    '{"open": ...}',
-    Reason.NOT_A_BAR,
-    ALIASES,
-    REQUIRED,
-    BAR_NUMBERS,
-    validate_bars,
-    BAR_SHAPES,
-    BAR_STARTS,
+    noun="bar",
+    example='{"open": ...}',
+    unlike=Reason.NOT_A_BAR,
+    aliases=ALIASES,
+    required=REQUIRED,
+    numbers=BAR_NUMBERS,
+    validate=validate_bars,
+    shapes=BAR_SHAPES,
+    rivals=BAR_STARTS,
 )
 
 
 def parse_records(raws: Sequence[RawRecord]) -> list[ParsedRecord]:
     """Parse a poll's records; the result is aligned with ``raws``. Never raises for what a record holds."""
     parsed = []
-    for one in parse_items(raws, BARS):
-        bars = sorted((item.value for item in one.good), key=lambda bar: bar.time_us)
-        record = Record(one.key, one.raw.offset, one.raw.timestamp_ms, tuple(bars)) if bars else None
-        parsed.append(ParsedRecord(one.raw, record, one.dead, one.seen))
+    for items in parse_items(raws, BARS):
+        bars = sorted((item.value for item in items.good), key=lambda bar: bar.time_us)
+        record = Record(items.key, items.raw.offset, items.raw.timestamp_ms, tuple(bars)) if bars else None
+        parsed.append(ParsedRecord(items.raw, record, items.dead, items.seen))
     return parsed
 
 
@@ -264,7 +264,7 @@ def _fields_of(item: Any, key: str, wire: Wire[T]) -> dict[str, Any]:
 
 def _names_of(item: dict[str, Any], wire: Wire[T]) -> Mapping[str, str]:
     """The names that the item is written in: a vendor's own where it bears the vendor's mark."""
-    shape = next((one for one in wire.shapes if one.marks(item)), None)
+    shape = next((shape for shape in wire.shapes if shape.marks(item)), None)
     if shape is None:
         return wire.aliases
     if shape.names is None:

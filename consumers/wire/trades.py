@@ -22,13 +22,13 @@ TRADE_ALIASES = {
 }
 
 TRADES: Wire[Trade] = Wire(
-    "trade",
-    '{"price": ...}',
-    Reason.NOT_A_TRADE,
-    TRADE_ALIASES,
-    ("time", "price"),
-    TRADE_NUMBERS,
-    validate_trades,
-    TRADE_SHAPES,
-    ("T",),
+    noun="trade",
+    example='{"price": ...}',
+    unlike=Reason.NOT_A_TRADE,
+    aliases=TRADE_ALIASES,
+    required=("time", "price"),
+    numbers=TRADE_NUMBERS,
+    validate=validate_trades,
+    shapes=TRADE_SHAPES,
+    rivals=("T",),
 )

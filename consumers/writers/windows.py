@@ -211,10 +211,10 @@ def _read(consumer: Any, topic: str, source: SourcePartition, skipped: Skipped) 
             enter(found, source.topic, record.key or b"", record.value, skipped)
     origin = TopicPartition(*source)
     length = consumer.end_offsets([origin], timeout_ms=LOOKUP_TIMEOUT_MS)[origin]
-    usable = {key: one for key, one in found.items() if _as_of(one) < length}
+    usable = {key: stored for key, stored in found.items() if _as_of(stored) < length}
     return StoredWindows(
-        tuple(one for one in usable.values() if isinstance(one, Window)),
-        {_session(key): one for key, one in usable.items() if isinstance(one, OpenBar)},
+        tuple(stored for stored in usable.values() if isinstance(stored, Window)),
+        {_session(key): stored for key, stored in usable.items() if isinstance(stored, OpenBar)},
         tuple(key for key in found if key not in usable),
     )
 
@@ -230,14 +230,14 @@ def enter(
         found.pop(key, None)
         return
     try:
-        one: Window | OpenBar = _window(key, value) if is_window else _open_bar_of(key, value)
+        stored: Window | OpenBar = _window(key, value) if is_window else _open_bar_of(key, value)
     except (*UNREADABLE, ValueError) as error:
         skipped.note("window_unreadable", f"under {key[:MAX_ID]!r}: {error}")
         return
     before = found.get(key)
-    # A message that an earlier owner had on its way may come after the newer one.
-    if before is None or _as_of(before) <= _as_of(one):
-        found[key] = one
+    # A message that an earlier owner had on its way may come after the newer stored.
+    if before is None or _as_of(before) <= _as_of(stored):
+        found[key] = stored
 
 
 def _window(key: bytes, value: bytes) -> Window:
@@ -247,7 +247,7 @@ def _window(key: bytes, value: bytes) -> Window:
         raise ValueError(f"it is of session {window.session!r}")
     if not window.bars:
         raise ValueError("it has no bars")
-    bars = (one.bar for one in window.bars)
+    bars = (stored_bar.bar for stored_bar in window.bars)
     if any(not bar.low <= min(bar.open, bar.close) <= max(bar.open, bar.close) <= bar.high for bar in bars):
         raise ValueError("a bar's open or close lies outside its low and high")
     return window
@@ -266,9 +266,9 @@ def _session(key: bytes) -> str:
     return session
 
 
-def _as_of(one: Window | OpenBar) -> int:
+def _as_of(stored: Window | OpenBar) -> int:
     """The newest record that is part of it."""
-    return one.offset if isinstance(one, Window) else one.last
+    return stored.offset if isinstance(stored, Window) else stored.last
 
 
 def _key(topic: str, session: str) -> bytes:

@@ -44,7 +44,17 @@ def measure_fast_path(
     """
     answers = {logits.top1: FastAnswer(CLASS, "up")}
     gate = Gate({CLASS: ClassGate(-1.0)}, answers, 0.0)
-    meta = BoardMeta(("market.bars",), "random", "", "", 1, dict(gate.classes), answers, CLASS, gate.noise)
+    meta = BoardMeta(
+        topics=("market.bars",),
+        model="random",
+        profile_digest="",
+        calibration_digest="",
+        window_bars=1,
+        classes=dict(gate.classes),
+        answers=answers,
+        generic_class=CLASS,
+        noise=gate.noise,
+    )
     ready = ReadyDistribution.at(position, logits)
     seconds = np.empty(reads)
     with tempfile.TemporaryDirectory() as folder:
@@ -52,7 +62,15 @@ def measure_fast_path(
         writer = BoardWriter.create(path, meta, 4, 8, 1, LEASE_S)
         try:
             now_ms = time.time_ns() // 1_000_000
-            evidence = Evidence(1, 0, 0, 0, now_ms * 1000, now_ms, 1)
+            evidence = Evidence(
+                session_version=1,
+                topic_index=0,
+                partition=0,
+                offset=0,
+                event_time_us=now_ms * 1000,
+                record_time_ms=now_ms,
+                bars=1,
+            )
             handle = writer.open_session(SESSION)
             writer.publish(handle, [SlotRecord(GENERIC_KEY, ready, evidence, 0, now_ms)])
             reader = BoardReader.open(path, 0)

@@ -12,7 +12,7 @@ import torch
 from loadgen.gpu.fast_path import ReadTimes, measure_fast_path
 from loadgen.gpu.preposition_energy import PrepositionEnergy, measure_energy
 from loadgen.gpu.results import StepTimes
-from loadgen.gpu.steps import Sizes, Workbench, measure
+from loadgen.gpu.steps import Sizes, TimedModel, measure
 from stream_engine.client.failure import Failure
 from stream_engine.model.backbones.backbone import Backbone
 from stream_engine.model.backbones.random_model import random_model
@@ -125,7 +125,7 @@ def _run(settings: Settings, told: Told) -> GpuRun:
         torch.cuda.empty_cache()  # what the unpacked layers took
     loaded = time.monotonic()
     told(f"filling the context: {settings.sizes.context} tokens")
-    bench = Workbench(backbone, settings.sizes)
+    bench = TimedModel(backbone, settings.sizes)
     load = LoadTimes(
         seconds=loaded - start,
         context_seconds=time.monotonic() - loaded,
@@ -146,7 +146,7 @@ def _run(settings: Settings, told: Told) -> GpuRun:
     )
 
 
-def _energy(settings: Settings, bench: Workbench, told: Told) -> PrepositionEnergy | str:
+def _energy(settings: Settings, bench: TimedModel, told: Told) -> PrepositionEnergy | str:
     if settings.energy_seconds == 0:
         return "left out: --energy-seconds 0"
     counter = _counter(settings.device)

@@ -59,7 +59,7 @@ class Sizes:
         return self.context + self.room
 
 
-class Workbench:
+class TimedModel:
     """A resident session of `sizes.context` random tokens in cells 0.., and the steps on it, timed by `clock`
     (seconds)."""
 
@@ -120,7 +120,7 @@ class Workbench:
         return self.runner.run([self.branch(self.entry)])[0].branches[0]
 
 
-def measure(bench: Workbench, repeats: int, told: Told) -> StepTimes:
+def measure(bench: TimedModel, repeats: int, told: Told) -> StepTimes:
     """All steps, the quick ones first. `told` hears what is being measured."""
     sizes, run = bench.sizes, bench.runner.run
     whole = bench.tokens(sizes.question + sizes.entry)
@@ -160,7 +160,7 @@ def measure(bench: Workbench, repeats: int, told: Told) -> StepTimes:
     )
 
 
-def _prefill(bench: Workbench, timed: Callable[[str, Callable[[], object]], Spread]) -> Prefill:
+def _prefill(bench: TimedModel, timed: Callable[[str, Callable[[], object]], Spread]) -> Prefill:
     lengths = {
         count: timed(f"append of {count}", partial(bench.runner.run, [bench.append(count)]))
         for count in PREFILL_LENGTHS
@@ -169,14 +169,14 @@ def _prefill(bench: Workbench, timed: Callable[[str, Callable[[], object]], Spre
     return Prefill(lengths, float(slope), float(intercept))
 
 
-def _truncate_us(bench: Workbench, times: int = 1000) -> float:
+def _truncate_us(bench: TimedModel, times: int = 1000) -> float:
     start = bench.clock()
     for count in range(times):
         bench.backbone.store.extent(0, bench.sizes.context - count % bench.sizes.context)
     return (bench.clock() - start) / times * 1e6
 
 
-def _noise(bench: Workbench, draws: int) -> Noise:
+def _noise(bench: TimedModel, draws: int) -> Noise:
     """The gate must not decide inside this: two correct computations would decide differently."""
     context, run = bench.sizes.context, bench.runner.run
     live_end = context + COMMIT_TOKENS

@@ -107,24 +107,24 @@ def effective(costs: Costs, delta: int) -> Sheet:
 def simulated(sweep: Sequence[Run]) -> Sheet:
     """The points of Figures 6a and 6b that the session-trace simulator gives, with standard errors."""
     rows = []
-    for one in sweep:
-        hit, expected, query = one.outcome.hit_rate, one.outcome.expected_ms, one.outcome.query_ms
+    for run in sweep:
+        hit, expected, query = run.outcome.hit_rate, run.outcome.expected_ms, run.outcome.query_ms
         parts = (hit.value, hit.error, expected.value, expected.error, query.value, query.error)
-        rows.append((one.rho, int(one.outcome.total("completed")), *parts))
+        rows.append((run.rho, int(run.outcome.total("completed")), *parts))
     columns = ("rho", "prepositions", "hit_rate", "hit_rate_error", "expected_ms", "expected_ms_error")
     return Sheet("fig6-simulated", (*columns, "query_ms", "query_ms_error"), rows)
 
 
 def measured_cold(measured: Measured) -> Sheet:
     """The markers of Figure 4a (HW-5)."""
-    rows = [(one.entry_tokens, one.first_token_ms) for one in measured.cold]
+    rows = [(row.entry_tokens, row.first_token_ms) for row in measured.cold]
     return Sheet("fig4a-measured", ("entry_tokens", "first_token_ms"), rows)
 
 
 def measured_hits(measured: Measured) -> Sheet:
     """The points of Figure 6a (HW-4), with Wilson 95 % intervals."""
     rows = [
-        (one.rho, one.prepositions, one.hits / one.prepositions, *wilson(one.hits, one.prepositions))
-        for one in measured.hit_rates
+        (row.rho, row.prepositions, row.hits / row.prepositions, *wilson(row.hits, row.prepositions))
+        for row in measured.hit_rates
     ]
     return Sheet("fig6a-measured", ("rho", "prepositions", "hit_rate", "low", "high"), rows)

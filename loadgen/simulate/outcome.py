@@ -32,7 +32,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SimulatedOutcome:
     """Of all sessions of one run."""
 
     tallies: tuple[Tally, ...]

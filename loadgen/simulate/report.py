@@ -21,7 +21,7 @@ from loadgen.simulate.closed_form import (
 from loadgen.simulate.costs import PAPER, Costs, Measured
 from loadgen.simulate.figures import Sheet
 from loadgen.simulate.outcome import Estimate
-from loadgen.simulate.runs import Plan, Run, Runs
+from loadgen.simulate.runs import Run, Runs, SimulationPlan
 
 PAPER_MEASURED = {"L_cold": "53.1", "L_fall, delta 0": "53.0", "L_fast": "1.01", "S": "> 50"}
 """First tokens of whole requests (HW-5, Table 1): the closed form leaves a request's fixed floor out."""
@@ -40,7 +40,7 @@ RUN_COLUMNS = (
 )  # fmt: skip
 
 
-def show(console: Console, measured: Measured, plan: Plan, runs: Runs) -> None:
+def show(console: Console, measured: Measured, plan: SimulationPlan, runs: Runs) -> None:
     """All tables, and what their columns mean."""
     console.print(_closed_form(measured.costs, plan.delta, measured.machine))
     for title, some in _titled(plan, runs):
@@ -84,7 +84,7 @@ def _lines(costs: Costs, delta: int) -> Iterator[tuple[tuple[str, str], str]]:
     yield ("lowers the expected latency", "Eq. 10"), _yes(pays(costs, delta))
 
 
-def _titled(plan: Plan, runs: Runs) -> Iterator[tuple[str, Sequence[Run]]]:
+def _titled(plan: SimulationPlan, runs: Runs) -> Iterator[tuple[str, Sequence[Run]]]:
     yield f"One session, {plan.updates} updates", runs.sweep
     yield f"One session, other arrivals, rho = {plan.rho:g}", runs.shapes
     budget = plan.budget

@@ -11,8 +11,8 @@ import numpy as np
 from loadgen.simulate.closed_form import expected_ms, hit_rate, preposition_ms
 from loadgen.simulate.costs import Costs
 from loadgen.simulate.gaps import Gaps, hit_rate_between
-from loadgen.simulate.outcome import Outcome
-from loadgen.simulate.simulator import CellBudget, simulate
+from loadgen.simulate.outcome import SimulatedOutcome
+from loadgen.simulate.simulator import SimulatedBudget, simulate
 from loadgen.simulate.trace import Trace, asked, drawn
 
 CROWDING = (0.5, 1.0, 1.25, 1.5, 2.0)
@@ -20,13 +20,13 @@ CROWDING = (0.5, 1.0, 1.25, 1.5, 2.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class SimulationPlan:
     """``updates`` of all sessions of one run together; ``rho`` is the one at which shapes and crowds run.
 
     Sweep and shapes are of one session that has the accelerator alone, ``repeats`` times over."""
 
     costs: Costs
-    budget: CellBudget
+    budget: SimulatedBudget
     rhos: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)
     rho: float = 1.0
     updates: int = 50_000
@@ -44,7 +44,7 @@ class Run:
     name: str
     rho: float
     sessions: int
-    outcome: Outcome
+    outcome: SimulatedOutcome
     closed_hit_rate: float | None
     closed_ms: float | None
     """E[L_pp] of Eq. 9 at that hit rate."""
@@ -64,17 +64,17 @@ class Runs:
     recorded: list[Run]
 
 
-def run(plan: Plan, recorded: Mapping[str, Trace]) -> Runs:
+def run(plan: SimulationPlan, recorded: Mapping[str, Trace]) -> Runs:
     """All of it; some seconds."""
     return Runs(_sweep(plan), _shapes(plan), _crowds(plan), _recorded(plan, recorded))
 
 
-def _sweep(plan: Plan) -> list[Run]:
+def _sweep(plan: SimulationPlan) -> list[Run]:
     rate = plan.updates_per_second
     return [_simulated(plan, "Poisson", Gaps.poisson(rate), Gaps.poisson(rho * rate), rho) for rho in plan.rhos]
 
 
-def _shapes(plan: Plan) -> list[Run]:
+def _shapes(plan: SimulationPlan) -> list[Run]:
     rate, asking = plan.updates_per_second, plan.rho * plan.updates_per_second
     shapes = {
         "both Poisson": (Gaps.poisson(rate), Gaps.poisson(asking)),
@@ -86,7 +86,7 @@ def _shapes(plan: Plan) -> list[Run]:
     return [_simulated(plan, name, updates, queries, plan.rho) for name, (updates, queries) in shapes.items()]
 
 
-def _crowds(plan: Plan) -> list[Run]:
+def _crowds(plan: SimulationPlan) -> list[Run]:
     """Sessions that share the cell budget: with more of them, more entries find no room."""
     fit = plan.budget.cells / plan.budget.region_tokens
     updates = Gaps.poisson(plan.updates_per_second)
@@ -98,7 +98,7 @@ def _crowds(plan: Plan) -> list[Run]:
     return runs
 
 
-def _recorded(plan: Plan, recorded: Mapping[str, Trace]) -> list[Run]:
+def _recorded(plan: SimulationPlan, recorded: Mapping[str, Trace]) -> list[Run]:
     """As they were recorded; where nobody asked, with Poisson queries at each rho of each session's mean rate."""
     if not recorded:
         return []
@@ -115,25 +115,29 @@ def _recorded(plan: Plan, recorded: Mapping[str, Trace]) -> list[Run]:
     return runs
 
 
-def _simulated(plan: Plan, name: str, updates: Gaps, queries: Gaps, rho: float) -> Run:
+def _simulated(plan: SimulationPlan, name: str, updates: Gaps, queries: Gaps, rho: float) -> Run:
     outcome = _outcome(plan, _drawn(plan, updates, queries, plan.repeats))
     completed = updates.after(preposition_ms(plan.costs, plan.costs.entry_tokens) / 1e3)
     return _told(plan, name, rho, 1, outcome, hit_rate_between(completed, queries))
 
 
-def _drawn(plan: Plan, updates: Gaps, queries: Gaps, sessions: int) -> list[Trace]:
+def _drawn(plan: SimulationPlan, updates: Gaps, queries: Gaps, sessions: int) -> list[Trace]:
     intervals = max(1, plan.updates // sessions)
     return [drawn(plan.seed, session, updates, queries, intervals) for session in range(sessions)]
 
 
-def _outcome(plan: Plan, traces: Sequence[Trace], budget: CellBudget | None = None) -> Outcome:
+def _outcome(
+    plan: SimulationPlan, traces: Sequence[Trace], budget: SimulatedBudget | None = None
+) -> SimulatedOutcome:
     tallies = []
     for at, trace in enumerate(traces):
         rng = np.random.default_rng((plan.seed, at, 2))
         tallies.append(simulate(trace, plan.costs, rng, plan.delta, budget, len(traces)))
-    return Outcome(tuple(tallies))
+    return SimulatedOutcome(tuple(tallies))
 
 
-def _told(plan: Plan, name: str, rho: float, sessions: int, outcome: Outcome, closed: float | None) -> Run:
+def _told(
+    plan: SimulationPlan, name: str, rho: float, sessions: int, outcome: SimulatedOutcome, closed: float | None
+) -> Run:
     latency = None if closed is None else expected_ms(plan.costs, closed, plan.delta)
-    return Run(name, rho, sessions, outcome, closed, latency)
+    return Run(name=name, rho=rho, sessions=sessions, outcome=outcome, closed_hit_rate=closed, closed_ms=latency)

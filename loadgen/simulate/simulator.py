@@ -13,7 +13,7 @@ from loadgen.simulate.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class CellBudget:
+class SimulatedBudget:
     """``cells`` of all sessions together, shared equally. A session's data grows by ``update_tokens`` an update up
     to ``region_tokens``; the update that would go over it drops the older half first, as a sliding window does."""
 
@@ -73,7 +73,7 @@ def simulate(
     costs: Costs,
     rng: np.random.Generator,
     delta: int = 0,
-    budget: CellBudget | None = None,
+    budget: SimulatedBudget | None = None,
     sessions: int = 1,
 ) -> Tally:
     """A pre-position starts with its update and takes T_pp (Eq. 6). A query that comes before it is ready is cold,

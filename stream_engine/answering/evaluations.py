@@ -14,7 +14,7 @@ from stream_engine.standing.registered_queries import RegisteredQueries
 from stream_engine.state.live_gate import LiveGate
 
 
-class Evaluations:
+class StandingEvaluation:
     """``emit`` is given the events that subscribers asked for."""
 
     def __init__(

@@ -55,7 +55,7 @@ class PromotedQuestions:
     @property
     def count(self) -> int:
         """Questions promoted at the moment, over all sessions."""
-        return sum(len(one.entries) for one in self._sessions.values())
+        return sum(len(heat.entries) for heat in self._sessions.values())
 
     def entries(self, session: str) -> tuple[Entry, ...]:
         """The session's promoted questions as decision points."""

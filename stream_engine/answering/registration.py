@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stream_engine.answering.evaluations import Evaluations
+from stream_engine.answering.evaluations import StandingEvaluation
 from stream_engine.answering.promotion import PromotedQuestions
 from stream_engine.messages import StandingPut, StandingQuery
 from stream_engine.session.session import Session, SessionState
@@ -23,7 +23,7 @@ class Registration:
         scheduler: Scheduler,
         publication: Publication,
         promoted: PromotedQuestions,
-        evaluations: Evaluations,
+        evaluations: StandingEvaluation,
     ) -> None:
         self._sessions = sessions
         self._standing = standing

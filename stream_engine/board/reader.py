@@ -156,7 +156,14 @@ class BoardReader:
             return ReadySlot(
                 ReadyDistribution(top1, top2, gap, top1_logit, log_partition, mass, position),
                 Evidence(
-                    version, topic_index, partition, offset, event_time_us, record_time_ms, bars, _FLAGS[flags]
+                    session_version=version,
+                    topic_index=topic_index,
+                    partition=partition,
+                    offset=offset,
+                    event_time_us=event_time_us,
+                    record_time_ms=record_time_ms,
+                    bars=bars,
+                    flags=_FLAGS[flags],
                 ),
                 generation,
                 token_hash,

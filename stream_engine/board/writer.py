@@ -43,7 +43,7 @@ class BoardCounters:
 
 
 @dataclass(slots=True)
-class _Session:
+class _Place:
     epoch: int
     entries: dict[str, int] = field(default_factory=dict)
     """Entry key to slot number."""
@@ -63,7 +63,7 @@ class BoardWriter:
         self._geometry = geometry
         self._clock = clock
         self._inode: tuple[int, int] = (0, 0)
-        self._sessions: dict[SessionHandle, _Session] = {}
+        self._sessions: dict[SessionHandle, _Place] = {}
         self._open_ids: set[str] = set()
         self._serial = 0
         self._epochs = [0] * geometry.max_sessions
@@ -187,20 +187,20 @@ class BoardWriter:
         self._serial += 1
         handle = SessionHandle(index, self._serial, session_id)
         self._open_ids.add(session_id)
-        self._sessions[handle] = session = _Session(self._epochs[index] if index >= 0 else 0)
+        self._sessions[handle] = place = _Place(self._epochs[index] if index >= 0 else 0)
         if index >= 0:
-            self._flip(handle, session, session.epoch + 1)  # epoch 0, that of zeroed memory, is never live
+            self._flip(handle, place, place.epoch + 1)  # epoch 0, that of zeroed memory, is never live
         return handle
 
     def close_session(self, handle: SessionHandle) -> None:
         """The session is gone. Its index will be used again, with epochs that only grow."""
         self.invalidate(handle)
-        session = self._sessions.pop(handle)
+        place = self._sessions.pop(handle)
         self._open_ids.remove(handle.session_id)
-        for slot in session.entries.values():
+        for slot in place.entries.values():
             self._release_slot(slot)
         if handle.index >= 0:
-            self._epochs[handle.index] = session.epoch
+            self._epochs[handle.index] = place.epoch
             self._free_sessions.append(handle.index)
 
     def publish(self, handle: SessionHandle, slots: Sequence[SlotRecord]) -> None:
@@ -208,26 +208,26 @@ class BoardWriter:
 
         On an error nothing of the session stays valid.
         """
-        session = self._session(handle)
-        epoch = session.epoch + 1
+        place = self._session(handle)
+        epoch = place.epoch + 1
         try:
             for record in slots:
-                self._write(handle, session, record, epoch)
+                self._write(handle, place, record, epoch)
         except BaseException:
-            self._flip(handle, session, epoch + 1)  # past the epoch that some slots may carry by now
+            self._flip(handle, place, epoch + 1)  # past the epoch that some slots may carry by now
             raise
-        self._flip(handle, session, epoch)
+        self._flip(handle, place, epoch)
 
     def invalidate(self, handle: SessionHandle) -> None:
         """The live state moves and nothing is ready for it yet (idle mode, rollback, eviction)."""
-        session = self._session(handle)
-        self._flip(handle, session, session.epoch + 1)
+        place = self._session(handle)
+        self._flip(handle, place, place.epoch + 1)
 
     def add(self, handle: SessionHandle, slots: Sequence[SlotRecord]) -> None:
         """More decision points of the state that is live already."""
-        session = self._session(handle)
+        place = self._session(handle)
         for record in slots:
-            self._write(handle, session, record, session.epoch)
+            self._write(handle, place, record, place.epoch)
 
     def remove(self, handle: SessionHandle, entry_key: str) -> None:
         """The entry is no longer asked for: frees its slot. Nothing happens where it has none."""
@@ -237,10 +237,10 @@ class BoardWriter:
 
     def consume(self, handle: SessionHandle, entry_key: str) -> None:
         """The engine itself answered a query from this entry's live slot."""
-        session = self._session(handle)
-        slot = session.entries.get(entry_key)
+        place = self._session(handle)
+        slot = place.entries.get(entry_key)
         if slot is not None:
-            cell = slot * 2 + (session.epoch & 1)
+            cell = slot * 2 + (place.epoch & 1)
             generation = self._unsettled.get(cell)
             if generation is not None and cell not in self._ended:
                 at = self._geometry.consumed_word(cell) + self._geometry.max_workers
@@ -256,12 +256,12 @@ class BoardWriter:
 
     def valid(self, handle: SessionHandle) -> dict[str, tuple[int, int]]:
         """The session's slots that a reader would serve now: by entry key, session version and token hash."""
-        session, found = self._session(handle), {}
-        for entry_key, slot in session.entries.items():
-            start = self._bank(slot, session.epoch) + layout.SEQUENCE_BYTES
+        place, found = self._session(handle), {}
+        for entry_key, slot in place.entries.items():
+            start = self._bank(slot, place.epoch) + layout.SEQUENCE_BYTES
             payload = layout.PAYLOAD.unpack_from(self._memory, start)
             key = layout.slot_key(handle.session_id, entry_key)  # a bank may hold what another key left there
-            if (payload[0], payload[1], payload[4]) == (key, session.epoch, handle.index):
+            if (payload[0], payload[1], payload[4]) == (key, place.epoch, handle.index):
                 found[entry_key] = (payload[3], payload[-1])
         return found
 
@@ -285,35 +285,35 @@ class BoardWriter:
 
     # --- inside --------------------------------------------------------------------------------------
 
-    def _session(self, handle: SessionHandle) -> _Session:
-        session = self._sessions.get(handle)
-        if session is None:
+    def _session(self, handle: SessionHandle) -> _Place:
+        place = self._sessions.get(handle)
+        if place is None:
             raise BoardError(f"session {handle.session_id!r} is not open under this handle")
-        return session
+        return place
 
-    def _flip(self, handle: SessionHandle, session: _Session, epoch: int) -> None:
+    def _flip(self, handle: SessionHandle, place: _Place, epoch: int) -> None:
         """The commit point: one aligned 8-byte store."""
-        old = session.epoch
-        session.epoch = epoch
+        old = place.epoch
+        place.epoch = epoch
         if handle.index >= 0:
             self._words[self._geometry.epoch_base // 8 + handle.index] = epoch
-        for slot in session.entries.values():
+        for slot in place.entries.values():
             # With a flip by two (after an error) the cells of the epoch between end as well.
             for ended in range(old, epoch):
                 cell = slot * 2 + (ended & 1)
                 if cell in self._unsettled:
                     self._ended.add(cell)
 
-    def _write(self, handle: SessionHandle, session: _Session, record: SlotRecord, epoch: int) -> None:
+    def _write(self, handle: SessionHandle, place: _Place, record: SlotRecord, epoch: int) -> None:
         """Writes one bank under its sequence lock."""
         key = layout.slot_key(handle.session_id, record.entry_key)
-        slot = session.entries.get(record.entry_key)
+        slot = place.entries.get(record.entry_key)
         if slot is None:
             slot = self._claim_slot(key, handle.index) if handle.index >= 0 else None
             if slot is None:
                 self._full += 1
                 return
-            session.entries[record.entry_key] = slot
+            place.entries[record.entry_key] = slot
         ready, evidence = record.ready, record.evidence
         generation = self._generations[slot] + 1
         payload = layout.PAYLOAD.pack(

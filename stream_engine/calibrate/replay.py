@@ -83,7 +83,17 @@ class Replay:
 
     def _commit(self, topic: str, records: list[Record]) -> None:
         first, last = records[0].offset, records[-1].offset
-        refused = self._engine.ingest.take(Batch(topic, 0, 1, first - 1, last, len(records), tuple(records)))
+        refused = self._engine.ingest.take(
+            Batch(
+                topic=topic,
+                partition=0,
+                generation=1,
+                follows=first - 1,
+                last=last,
+                consumed=len(records),
+                records=tuple(records),
+            )
+        )
         assert refused is None, refused
         self._engine.run_until_idle()
         self._engine.ingest.settle()
@@ -125,15 +135,15 @@ class Replay:
     ) -> Moment:
         stored = session.region.bars[-self._profile.window_bars :]
         return Moment(
-            series.name,
-            series.symbol,
-            number,
-            len(session.region),
-            session.version,
-            stored[-1].bar.time_us,
-            BarArrays.from_rows(stored_bar.bar for stored_bar in stored),
-            header,
-            answers,
+            series=series.name,
+            symbol=series.symbol,
+            number=number,
+            fill=len(session.region),
+            version=session.version,
+            event_time_us=stored[-1].bar.time_us,
+            window=BarArrays.from_rows(stored_bar.bar for stored_bar in stored),
+            header=header,
+            answers=answers,
         )
 
 

@@ -54,7 +54,7 @@ class NothingToCalibrate(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CalibrationPlan:
     """What to calibrate for and on: ``windows`` is the most of one recorded series (its latest), ``simulated`` the
     number of certifying simulated windows; ``earlier_half`` keeps the later half of each series for the report."""
 
@@ -88,7 +88,9 @@ class CalibrationRun:
         self.calibration.save(folder / CALIBRATION_FILE)
 
 
-def run(settings: EngineSettings, series: Sequence[Series], plan: Plan, progress: Progress) -> CalibrationRun:
+def run(
+    settings: EngineSettings, series: Sequence[Series], plan: CalibrationPlan, progress: Progress
+) -> CalibrationRun:
     """Calibrate the configured model, without any calibration that it has.
 
     Raises NothingToCalibrate; NoSingleToken where an answer word has no token; ConfigError for the settings."""
@@ -124,11 +126,18 @@ def run(settings: EngineSettings, series: Sequence[Series], plan: Plan, progress
         series=tuple(facts),
         classes={name: choice.calibration for name, choice in chosen.items()},
     )
-    return CalibrationRun(calibration, pairs, chosen, curve_of(pairs, chosen), generic, forms)
+    return CalibrationRun(
+        calibration=calibration,
+        pairs=pairs,
+        chosen=chosen,
+        curve=curve_of(pairs, chosen),
+        generic=generic,
+        forms=forms,
+    )
 
 
 def collect(
-    engine: Engine, series: Sequence[Series], plan: Plan, progress: Progress
+    engine: Engine, series: Sequence[Series], plan: CalibrationPlan, progress: Progress
 ) -> tuple[pl.DataFrame, list[SeriesFacts]]:
     """Pairs of all samples, and what they were taken from."""
     replay, profile = Replay(engine), engine.builder.profile
@@ -149,7 +158,7 @@ def collect(
     return pairs_of(engine.builder, moments), facts
 
 
-def _sample(at: int, count: int, plan: Plan) -> str:
+def _sample(at: int, count: int, plan: CalibrationPlan) -> str:
     """Which sample a recorded window belongs to."""
     if plan.earlier_half and 2 * at >= count:
         return LATER

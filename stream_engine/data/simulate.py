@@ -68,7 +68,14 @@ def simulate(rng: np.random.Generator, series: int, bars: int) -> SimulatedBars:
     step = rng.choice(np.array(BAR_SECONDS), (series, 1)) * 1_000_000
     time_us = 1_600_000_000_000_000 + step * np.arange(bars, dtype=np.int64)[None, :]
     cut = slice(_BURN_IN, None)
-    return SimulatedBars(time_us, opened[:, cut], high[:, cut], low[:, cut], close[:, cut], volume[:, cut])
+    return SimulatedBars(
+        time_us=time_us,
+        open=opened[:, cut],
+        high=high[:, cut],
+        low=low[:, cut],
+        close=close[:, cut],
+        volume=volume[:, cut],
+    )
 
 
 def _chance(rng: np.random.Generator, series: int, probability: float) -> NDArray[np.bool_]:

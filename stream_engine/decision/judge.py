@@ -104,7 +104,14 @@ def _judge_one(query: Query, route: Route, board: Board[R], now_ms: int, profile
         return Verdict(Outcome.NOT_FRESH, unmet=unmet)
     exact = key == route.key
     decision = policy.gate.decide(reading.ready, route.class_name, exact=exact, flags=evidence.flags)
-    served = Served(board, reading, policy, decision, EXACT if exact else route.by.value, exact)
+    served = Served(
+        board=board,
+        reading=reading,
+        policy=policy,
+        decision=decision,
+        routed_by=EXACT if exact else route.by.value,
+        exact=exact,
+    )
     if decision.fires:
         return Verdict(decision.reason, served)
     # A caller may waive the gap, but neither an answer that has no word nor a window that is too short.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stream_engine.answering.evaluations import Evaluations
+from stream_engine.answering.evaluations import StandingEvaluation
 from stream_engine.answering.full_path import FullPath
 from stream_engine.engine.cells import Cells
 from stream_engine.session.session import Session
@@ -25,7 +25,7 @@ class Turns:
         scheduler: Scheduler,
         publication: Publication,
         full_path: FullPath,
-        evaluations: Evaluations,
+        evaluations: StandingEvaluation,
     ) -> None:
         self._sessions = sessions
         self._builder = sessions.builder

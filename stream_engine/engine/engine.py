@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from stream_engine.answering.admission import Admission
-from stream_engine.answering.evaluations import Evaluations
+from stream_engine.answering.evaluations import StandingEvaluation
 from stream_engine.answering.full_path import FullPath
 from stream_engine.answering.gate_control import GateControl
 from stream_engine.answering.local_board import LocalBoard
@@ -101,7 +101,7 @@ class Engine:
             self.verification,
             state.counters,
         )
-        self._evaluations = Evaluations(state.standing, state.budget, state.gate, state.counters, emit)
+        self._evaluations = StandingEvaluation(state.standing, state.budget, state.gate, state.counters, emit)
         self._registration = Registration(
             state.sessions,
             state.standing,

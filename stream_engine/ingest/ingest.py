@@ -174,7 +174,7 @@ class Ingest:
         if session is not None:
             source = session.source
         else:
-            source = next((one.source for one in self.partitions.all() if key in one.claimed), owned.source)
+            source = next((other.source for other in self.partitions.all() if key in other.claimed), owned.source)
         if source is None:
             return "the API"
         return None if source == owned.source else f"{source.topic}/{source.partition}"

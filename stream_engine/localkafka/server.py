@@ -312,4 +312,11 @@ def _end(layout: _Layout, record: ProcessRecord, timeout: float) -> bool:
 
 def _info(layout: _Layout, record: ProcessRecord, already_running: bool) -> BrokerInfo:
     bootstrap = f"{properties.HOST}:{record.port}"
-    return BrokerInfo(bootstrap, record.port, record.pid, layout.root, layout.log, already_running)
+    return BrokerInfo(
+        bootstrap=bootstrap,
+        port=record.port,
+        pid=record.pid,
+        data_dir=layout.root,
+        log_file=layout.log,
+        already_running=already_running,
+    )

@@ -41,7 +41,7 @@ def features(words: tuple[str, ...]) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ClassVerdict:
     """``question_class`` is None where the classifier abstains; ``probability`` is that of the likeliest class."""
 
     question_class: str | None
@@ -69,16 +69,16 @@ class QuestionClassifier:
         exponentials = np.exp(scores - scores.max())
         return np.asarray(exponentials / exponentials.sum(), np.float32)
 
-    def classify(self, words: tuple[str, ...]) -> Verdict:
+    def classify(self, words: tuple[str, ...]) -> ClassVerdict:
         """The class of a question's core (``question_core.core``)."""
         if not 0 < len(words) <= MAX_WORDS or several(words):
-            return Verdict(None, 0.0)
+            return ClassVerdict(None, 0.0)
         probabilities = self.probabilities(words)
         likeliest = int(probabilities[:-1].argmax())
         probability = float(probabilities[likeliest])
         name = self.classes[likeliest][0]
         sure = probability >= self.thresholds[likeliest] and self.vocabulary[likeliest].issuperset(words)
-        return Verdict(name if sure and (name in self.yes_or_no or not polar(words)) else None, probability)
+        return ClassVerdict(name if sure and (name in self.yes_or_no or not polar(words)) else None, probability)
 
     def save(self, path: Path) -> None:
         head: dict[str, Any] = {

@@ -189,10 +189,10 @@ class RiskMonitor:
 
 def _facts(calibration: Calibration) -> CalibrationFacts:
     return CalibrationFacts(
-        calibration.digest(),
-        calibration.created,
-        calibration.r_max,
-        calibration.delta,
-        {name: watched.chosen for name, watched in calibration.classes.items()},
-        {name: watched.certified for name, watched in calibration.classes.items()},
+        digest=calibration.digest(),
+        created=calibration.created,
+        r_max=calibration.r_max,
+        delta=calibration.delta,
+        chosen={name: watched.chosen for name, watched in calibration.classes.items()},
+        certified={name: watched.certified for name, watched in calibration.classes.items()},
     )

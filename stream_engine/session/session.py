@@ -186,13 +186,25 @@ class Session:
         """The region for the compacted topic; from now on a rebuild starts behind it."""
         self.floor, self.has_window, self.window_due = None, True, False
         stored, units, still_open = self.region.stored()
-        bars = tuple(WindowBar(one.bar, one.offset, one.timestamp_ms) for one in stored)
-        return Window(self.id, self.offset, self.timestamp_ms, self.swaps, units, bars, still_open)
+        bars = tuple(
+            WindowBar(stored_bar.bar, stored_bar.offset, stored_bar.timestamp_ms) for stored_bar in stored
+        )
+        return Window(
+            session=self.id,
+            offset=self.offset,
+            timestamp_ms=self.timestamp_ms,
+            swaps=self.swaps,
+            units=units,
+            bars=bars,
+            still_open=still_open,
+        )
 
     def restore(self, window: Window) -> None:
         """Become the session that handed out ``window``."""
         assert window.bars, "a deletion restores nothing"
-        bars = (StoredBar(one.bar, one.offset, one.timestamp_ms) for one in window.bars)
+        bars = (
+            StoredBar(window_bar.bar, window_bar.offset, window_bar.timestamp_ms) for window_bar in window.bars
+        )
         self.region.restore(bars, window.units, window.still_open)
         self._rewrite_region(0, window.offset + 1)
         self.offset = window.offset

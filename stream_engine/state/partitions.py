@@ -71,7 +71,7 @@ class Partition:
         return settled
 
     def remember(self, rejected: Iterable[Rejected]) -> None:
-        self.rejected.update((one.offset, one) for one in rejected)
+        self.rejected.update((refusal.offset, refusal) for refusal in rejected)
         while len(self.rejected) > MAX_REMEMBERED:
             del self.rejected[next(iter(self.rejected))]
 
@@ -104,9 +104,9 @@ class PartitionTable:
     def filling(self) -> bool:
         """Sessions may still come out of the log: not every partition is assigned yet, or a replay goes on."""
         owned = self._partitions.values()
-        if not owned or any(one.state is PartitionState.REPLAYING for one in owned):
+        if not owned or any(partition.state is PartitionState.REPLAYING for partition in owned):
             return True
-        counts = Counter(one.source.topic for one in owned)
+        counts = Counter(partition.source.topic for partition in owned)
         return any(counts[topic] < size for topic, size in self.sizes.items())
 
     def get(self, source: Source) -> Partition | None:

@@ -181,7 +181,17 @@ def _asked_together(
     tokens, positions, cut, branch, ends = (
         torch.tensor([column]) for column in (row.tokens, row.positions, row.cut, row.branch, row.answer_at)
     )
-    batch = TrainingBatch(tokens, positions, cut, branch, ends, unused, unused, unused, unused)
+    batch = TrainingBatch(
+        tokens=tokens,
+        positions=positions,
+        cut=cut,
+        branch=branch,
+        answer_at=ends,
+        answer=unused,
+        entry_kind=unused,
+        bar_at=unused,
+        bar_labels=unused,
+    )
     with torch.inference_mode():
         logits, _ = forward(network, batch, torch.float32)
     return [int(top) for top in logits[0].argmax(dim=-1)]

@@ -70,13 +70,13 @@ def stack(rows: Sequence[LoraRow]) -> LoraBatch:
         size = len(row.tokens)
         tokens[at, :size], positions[at, :size], sees[at, :size, :size] = row.tokens, row.positions, row.sees
     return LoraBatch(
-        tokens,
-        positions,
-        sees,
-        np.repeat(np.arange(len(rows)), [len(row.answer) for row in rows]),
-        np.concatenate([row.answer_at for row in rows]),
-        np.concatenate([row.answer for row in rows]),
-        np.concatenate([row.generic for row in rows]),
+        tokens=tokens,
+        positions=positions,
+        sees=sees,
+        row=np.repeat(np.arange(len(rows)), [len(row.answer) for row in rows]),
+        answer_at=np.concatenate([row.answer_at for row in rows]),
+        answer=np.concatenate([row.answer for row in rows]),
+        generic=np.concatenate([row.generic for row in rows]),
     )
 
 
@@ -120,10 +120,10 @@ def _joined(trunk: list[int], entries: Sequence[tuple[int, tuple[int, ...], int]
         sees[first:last, first:last] = np.tri(len(entry), dtype=np.bool_)
         answer_at.append(last - 1)
     return LoraRow(
-        np.array(tokens, dtype=np.int64),
-        np.array(positions, dtype=np.int64),
-        sees,
-        np.array(answer_at, dtype=np.int64),
-        np.array([expected for _, _, expected in entries], dtype=np.int64),
-        np.arange(len(entries)) % 2 == 0,
+        tokens=np.array(tokens, dtype=np.int64),
+        positions=np.array(positions, dtype=np.int64),
+        sees=sees,
+        answer_at=np.array(answer_at, dtype=np.int64),
+        answer=np.array([expected for _, _, expected in entries], dtype=np.int64),
+        generic=np.arange(len(entries)) % 2 == 0,
     )

@@ -66,15 +66,15 @@ def fit(found: list[Example], classes: Classes, thresholds: tuple[float, ...]) -
         {w for example in found if example.question_class == name for w in example.words} for name, _ in classes
     ]
     return QuestionClassifier(
-        classes,
-        index,
-        np.asarray(model.coef_.T, np.float16).astype(np.float32),
-        np.asarray(model.intercept_, np.float32),
-        tuple(frozenset(words) for words in right),
-        frozenset(
+        classes=classes,
+        index=index,
+        weights=np.asarray(model.coef_.T, np.float16).astype(np.float32),
+        bias=np.asarray(model.intercept_, np.float32),
+        vocabulary=tuple(frozenset(words) for words in right),
+        yes_or_no=frozenset(
             example.question_class for example in found if example.question_class != OTHER and polar(example.words)
         ),
-        thresholds,
+        thresholds=thresholds,
     )
 
 

@@ -39,7 +39,7 @@ LEAST_WINDOWS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedAnswer:
     """One answer: `kind` is `HEADER` or the class of the question, `fill` the region's bars, `word` and `gap` (in
     logits) the answer's, `right` the true word, `ceiling` the one that the rendered tokens tell; for the header
     `full` is the full path's word for its class."""
@@ -54,7 +54,7 @@ class Served:
     full: str | None = None
 
 
-def serve_series(engine: Engine, series: Series, most: int) -> list[Served]:
+def serve_series(engine: Engine, series: Series, most: int) -> list[ServedAnswer]:
     """Commit the last `most` windows of a series to a session of `engine` and judge every commit.
 
     The engine must hold no other sessions."""
@@ -66,22 +66,22 @@ def serve_series(engine: Engine, series: Series, most: int) -> list[Served]:
     ]
     right = truths(profile.classes, [moment.window for moment in moments])
     ceiling = right_words(profile.classes, *(np.array(column) for column in zip(*seen, strict=True)))
-    served: list[Served] = []
+    served: list[ServedAnswer] = []
     for moment, truth, told in zip(moments, right, ceiling, strict=True):
         for kind, (word, gap) in _answers(engine, moment).items():
             class_name = profile.generic_class.name if kind == HEADER else kind
             if class_name in truth:
                 full = moment.answers[class_name].answer if kind == HEADER else None
                 served.append(
-                    Served(
-                        series.name,
-                        kind,
-                        moment.fill,
-                        word,
-                        gap,
-                        truth[class_name],
-                        told.get(class_name, ""),
-                        full,
+                    ServedAnswer(
+                        name=series.name,
+                        kind=kind,
+                        fill=moment.fill,
+                        word=word,
+                        gap=gap,
+                        right=truth[class_name],
+                        ceiling=told.get(class_name, ""),
+                        full=full,
                     )
                 )
     return served
@@ -107,7 +107,7 @@ def _read_back(series: Series, moment: Moment, before_end: int, window: int) -> 
     return closes[-window:], volumes[-window:]
 
 
-def line(served: Sequence[Served], tau: float) -> str:
+def line(served: Sequence[ServedAnswer], tau: float) -> str:
     """Coverage, accuracy against the truth and, for the header, against the full path, at one tau."""
     fired = [asking for asking in served if asking.gap > tau and asking.word]
     right = sum(asking.word == asking.right for asking in fired)
@@ -122,7 +122,7 @@ def line(served: Sequence[Served], tau: float) -> str:
     return text
 
 
-def baseline(served: Sequence[Served], answer_class: AnswerClass) -> str:
+def baseline(served: Sequence[ServedAnswer], answer_class: AnswerClass) -> str:
     """Shares of the right words, the share of the commonest, and the ceiling."""
     counts, count = Counter(answer.right for answer in served), max(1, len(served))
     shares = " ".join(f"{word} {counts[word] / count:.3f}" for word in answer_class.words)
@@ -130,7 +130,9 @@ def baseline(served: Sequence[Served], answer_class: AnswerClass) -> str:
     return f"{shares}  majority {max(counts.values(), default=0) / count:.3f}  ceiling {ceiling:.3f}"
 
 
-def report(served: Sequence[Served], classes: Sequence[AnswerClass], taus: dict[str, float], window: int) -> str:
+def report(
+    served: Sequence[ServedAnswer], classes: Sequence[AnswerClass], taus: dict[str, float], window: int
+) -> str:
     """The tables of the header and of each class: over tau, by instrument, by fill of the region."""
     lines = []
     generic = next(answer_class for answer_class in classes if answer_class.generic)
@@ -166,7 +168,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     engine = build_engine(EngineSettings(model=options.model, max_sessions=1, threads=options.threads))
     profile = engine.builder.profile
-    served: list[Served] = []
+    served: list[ServedAnswer] = []
     for name, symbol, bars in recorded_series(options.data):
         if len(bars) // (profile.window_bars + 1) >= LEAST_WINDOWS:
             served += serve_series(engine, Series(name, symbol, bars), options.most)

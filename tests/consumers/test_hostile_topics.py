@@ -46,10 +46,12 @@ ANSWER = AnswerRecord(
     topic=KAFKA.bars_topic, partition=1, offset=7, event_time="2024-01-02T00:00:00Z",
 )  # fmt: skip
 WINDOW = Window(
-    "A", 9, 1_700_000_000_000, 2, WindowUnits(60, 10.0, 0.5, 100.0, 2),
-    tuple(WindowBar(Bar(60_000_000 * n, 10.0, 11.0, 9.0, 10.5, 7.0), n, 1_700_000_000_000) for n in range(3)),
+    session="A", offset=9, timestamp_ms=1_700_000_000_000, swaps=2, units=WindowUnits(60, 10.0, 0.5, 100.0, 2),
+    bars=tuple(WindowBar(Bar(60_000_000 * n, 10.0, 11.0, 9.0, 10.5, 7.0), n, 1_700_000_000_000) for n in range(3)),
 )  # fmt: skip
-OPEN_BAR = OpenBar(120_000_000, 10.0, 11.0, 9.0, 10.5, 7.0, None, 9, {"x"})
+OPEN_BAR = OpenBar(
+    start=120_000_000, open=10.0, high=11.0, low=9.0, close=10.5, volume=7.0, first=None, last=9, ids={"x"}
+)
 
 
 def plain(message: Any) -> Any:
@@ -238,7 +240,15 @@ def test_a_window_that_is_none_is_skipped_and_counted(key: bytes, value: bytes, 
 
 def test_windows_of_this_code_are_read(skipped: Skipped) -> None:
     unknown = Bar(0, 1.0, 1.0, 1.0, 1.0, float("nan"))  # no volume, and no other bar than an open one
-    opened = Window("A", 0, -1, 0, None, (WindowBar(unknown, 0, -1),), True)
+    opened = Window(
+        session="A",
+        offset=0,
+        timestamp_ms=-1,
+        swaps=0,
+        units=None,
+        bars=(WindowBar(unknown, 0, -1),),
+        still_open=True,
+    )
     for key, stored in ((WINDOW_KEY, WINDOW), (WINDOW_KEY, opened), (OPEN_KEY, OPEN_BAR)):
         found: dict[bytes, Any] = {}
         enter(found, TOPIC, key, msgspec.msgpack.encode(stored), skipped)

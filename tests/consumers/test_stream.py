@@ -24,7 +24,15 @@ def parsed(**values: bytes) -> list[ParsedRecord]:
 
 
 def ack(stream: PartitionStream, last: int, *rejected: Rejected) -> Ack:
-    return Ack("boot", "bars", 0, stream.generation, last, last + 1, rejected)
+    return Ack(
+        boot_id="boot",
+        topic="bars",
+        partition=0,
+        generation=stream.generation,
+        last=last,
+        floor=last + 1,
+        rejected=rejected,
+    )
 
 
 @pytest.fixture
@@ -140,7 +148,20 @@ def test_live_records_are_counted_by_what_became_of_them(stream: PartitionStream
     stream.accept(parsed(o3=GOOD, o4=b"bad", o5=GOOD, o6=b"bad", o7=GOOD, o8=GOOD, o9=GOOD, o10=GOOD))
     assert not stream.fates  # not before they are settled
     rejected = Rejected(8, "second_source", "fed by another"), Rejected(9, "late", "old")
-    stream.acknowledge(Ack("boot", "bars", 0, 9, 10, 11, rejected, applied=2, duplicates=1, late=1))
+    stream.acknowledge(
+        Ack(
+            boot_id="boot",
+            topic="bars",
+            partition=0,
+            generation=9,
+            last=10,
+            floor=11,
+            rejected=rejected,
+            applied=2,
+            duplicates=1,
+            late=1,
+        )
+    )
     expected = {"consumed": 6, "applied": 2, "dead_lettered": 2, "duplicates": 1, "late": 1}
     assert {name: count for name, count in stream.fates.items() if count} == expected
 
@@ -164,7 +185,9 @@ def test_trades_share_the_fate_of_the_bar_that_they_went_into() -> None:
     batch, letters = stream.accept(trades(bars, 1.0, None, 2.0, 3.0))
     assert ([record.offset for record in batch.records], [letter.raw.offset for letter in letters]) == ([8], [6])
     rejected = (Rejected(8, "second_source", "fed by another"),)
-    letters = stream.acknowledge(Ack("boot", "trades", 0, 9, 8, 9, rejected))
+    letters = stream.acknowledge(
+        Ack(boot_id="boot", topic="trades", partition=0, generation=9, last=8, floor=9, rejected=rejected)
+    )
     assert sorted(letter.raw.offset for letter in letters) == [5, 7, 8]
     assert stream.fates["consumed"] == stream.fates["dead_lettered"] == 4
     assert not stream.fates["applied"]
@@ -180,7 +203,17 @@ def test_trades_of_a_bar_that_would_be_refused_are_each_refused_before_it_closes
         batch, _ = stream.accept(trades(bars, *prices, first=last + 1 - len(prices)))
         assert [(record.offset, record.bars) for record in batch.records] == [(last, ())]
         rejected = (Rejected(last, "second_source", "fed by bars"),)
-        letters += stream.acknowledge(Ack("boot", "trades", 0, 9, last, last + 1, rejected))
+        letters += stream.acknowledge(
+            Ack(
+                boot_id="boot",
+                topic="trades",
+                partition=0,
+                generation=9,
+                last=last,
+                floor=last + 1,
+                rejected=rejected,
+            )
+        )
     assert sorted(letter.raw.offset for letter in letters) == [5, 6, 7, 8]
     assert stream.fates["consumed"] == stream.fates["dead_lettered"] == 4
     assert not stream.fates["applied"]
@@ -191,15 +224,26 @@ def test_the_floor_includes_the_first_trade_of_an_open_bar() -> None:
     stream = PartitionStream(SourcePartition("trades", 0))
     stream.begin(RebuildPlan(5, 5), 9, bars)
     stream.accept(trades(bars, 1.0, 2.0, 3.0))
-    stream.acknowledge(Ack("boot", "trades", 0, 9, 7, 8, applied=1))
+    stream.acknowledge(Ack(boot_id="boot", topic="trades", partition=0, generation=9, last=7, floor=8, applied=1))
     assert stream.commit_point == CommitPoint(8, 5)
     assert {name: count for name, count in stream.fates.items() if count} == {"consumed": 3, "applied": 3}
 
 
 def test_windows_hold_the_commit_and_its_floor_until_they_are_confirmed(stream: PartitionStream) -> None:
     stream.accept(parsed(o3=GOOD, o5=GOOD, o6=GOOD))
-    window = Window("A", 6, 0, 0, None, ())
-    stream.acknowledge(Ack("boot", "bars", 0, 9, 6, 7, (), (window, window)))
+    window = Window(session="A", offset=6, timestamp_ms=0, swaps=0, units=None, bars=())
+    stream.acknowledge(
+        Ack(
+            boot_id="boot",
+            topic="bars",
+            partition=0,
+            generation=9,
+            last=6,
+            floor=7,
+            rejected=(),
+            windows=(window, window),
+        )
+    )
     assert stream.settled is not None
     for _ in range(2):
         assert stream.commit_point == CommitPoint(6, 3)

@@ -189,7 +189,16 @@ def test_an_acknowledgement_of_a_past_generation_settles_nothing(make: Callable[
     old = engine.batches[-1]
     engine.refuse(old)
     engine.until(lambda: len(engine.batches) == 2, "the record is sent again")
-    engine.send(Ack("boot-1", old.topic, old.partition, old.generation, old.last, 0))
+    engine.send(
+        Ack(
+            boot_id="boot-1",
+            topic=old.topic,
+            partition=old.partition,
+            generation=old.generation,
+            last=old.last,
+            floor=0,
+        )
+    )
     engine.for_turns(60)
     assert bench.committed() == (0, 0)
 

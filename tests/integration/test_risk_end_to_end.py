@@ -27,7 +27,7 @@ from stream_engine.config.kafka import KafkaSettings
 from stream_engine.config.risk import RiskSettings
 from stream_engine.config.transport import TransportSettings
 from stream_engine.engine.engine import Engine
-from stream_engine.messages import Assign, Bar, Batch, ConsumerHello, Event, Record
+from stream_engine.messages import Assign, Bar, ConsumerHello, Event, Record
 from stream_engine.messages.transport import EngineLink
 from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.forward.runner import SegmentResult
@@ -41,6 +41,7 @@ from stream_engine.session.cell_budget import BudgetShape
 from stream_engine.state.engine_state import new_state
 from stream_engine.state.live_gate import LiveGate
 from stream_engine.state.publication import BoardPublication
+from tests.support.batches import batch_of
 
 TOPIC = "market.bars"
 TREND = "What is the trend?"
@@ -105,7 +106,7 @@ class Running:
             records.append(Record(key, self._offset, int(time.time() * 1000), (bar,)))
             self._offset += 1
         first, last = records[0].offset, records[-1].offset
-        self._link.send(Batch(TOPIC, 0, 1, first - 1, last, len(records), tuple(records)))
+        self._link.send(batch_of(records, first - 1, last=last))
 
     def ask(self, session: str, **fields: Any) -> dict[str, Any]:
         """About the newest commit."""

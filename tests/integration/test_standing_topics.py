@@ -16,7 +16,6 @@ from consumers.writers.answers import AnswerRecord, AnswerSink
 from stream_engine.messages import (
     Assign,
     Bar,
-    Batch,
     Done,
     ErrorReply,
     Evaluations,
@@ -25,6 +24,7 @@ from stream_engine.messages import (
     StandingPut,
     StandingQueries,
 )
+from tests.support.batches import batch_of
 from tests.support.hash_service import (
     PATIENCE_S,
     TREND,
@@ -45,7 +45,7 @@ def expected_answers(session: str, question: str, count: int) -> list[str]:
     answers = [""]
     for offset in range(count):
         record = Record(session, offset, offset, (Bar(*bar(offset), float("nan")),))
-        assert engine.ingest.take(Batch("bars", 0, 1, offset - 1, offset, 1, (record,))) is None
+        assert engine.ingest.take(batch_of((record,), offset - 1, last=offset, topic="bars")) is None
         engine.run_until_idle()
         runner, tokens = engine._runner, engine.sessions[session].tokens
         assert isinstance(runner, HashRunner)

@@ -37,8 +37,9 @@ stream_engine_preposition_wasted_total 60.0
 stream_engine_consumer_lag_records{partition="0",topic="t"} 7.0
 """
 LOAD = Load(
-    "http://api", KafkaSettings(bootstrap_servers="broker:9092", bars_topic="bars"), (1.0,), 10.0, 1.0, 8, 1,
-    ("What is the trend?",), 64, "LOAD",
+    url="http://api", kafka=KafkaSettings(bootstrap_servers="broker:9092", bars_topic="bars"), rhos=(1.0,),
+    seconds=10.0, updates_per_second=1.0, sessions=8, seed=1,
+    questions=("What is the trend?",), history_bars=64, name="LOAD",
 )  # fmt: skip
 COUNTED = Counters(commits=80, completed=80, hits=36, wasted=44, skipped=0, fired=30, read=40)
 

@@ -24,7 +24,18 @@ from stream_engine.client.failure import Failure
 from stream_engine.config.kafka import KafkaSettings
 
 WORDINGS = ("What is the trend?", "Which way is it going?", "Up or down?")
-LOAD = Load("", KafkaSettings(), (1.0,), 5.0, 1.0, 3, 7, WORDINGS, 4, "LOAD")
+LOAD = Load(
+    url="",
+    kafka=KafkaSettings(),
+    rhos=(1.0,),
+    seconds=5.0,
+    updates_per_second=1.0,
+    sessions=3,
+    seed=7,
+    questions=WORDINGS,
+    history_bars=4,
+    name="LOAD",
+)
 
 
 class Service(ThreadingHTTPServer):

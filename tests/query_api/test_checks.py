@@ -27,20 +27,43 @@ from tests.support.api_service import TREND, UP, Board, Service, changed, status
 from tests.support.event_stream import serve_snapshots, stream
 
 TREND_RISK = ClassRisk(
-    "trend", "RAISED", True, 3.0, 2.0, 0.02, 40, 1, 0.025, 0.001, 0.12, 7.5, 100_000.0, 45, 6
+    class_="trend", state="RAISED", open=True, tau=3.0, tau_configured=2.0, budget=0.02, checks=40,
+    false_accepts=1, rate=0.025, lower=0.001, upper=0.12, evidence=7.5, threshold=100_000.0, checks_total=45,
+    false_accepts_total=6
 )  # fmt: skip
 REPORT = CalibrationReport(
-    "embedded",
-    "trend",
-    CalibrationFacts("c0ffee", "2026-01-02T03:04:05Z", 0.02, 0.05, {"trend": "certified"}, {"trend": True}),
-    0.02,
-    0.05,
-    5_000,
-    (TREND_RISK,),
-    {"changed": 3, "engine_behind": 0},
-    2,
+    model="embedded",
+    generic_class="trend",
+    file=CalibrationFacts(
+        digest="c0ffee",
+        created="2026-01-02T03:04:05Z",
+        r_max=0.02,
+        delta=0.05,
+        chosen={"trend": "certified"},
+        certified={"trend": True},
+    ),
+    check_share=0.02,
+    level=0.05,
+    horizon=5_000,
+    classes=(TREND_RISK,),
+    dropped={"changed": 3, "engine_behind": 0},
+    waiting=2,
 )
-CHANGED = RiskChanged("trend", "CLOSED", "RAISED", 3.0, 3.0, False, 0.02, 40, 9, 0.08, 0.41, 2e5, 1e5)
+CHANGED = RiskChanged(
+    class_="trend",
+    state="CLOSED",
+    previous="RAISED",
+    tau=3.0,
+    tau_before=3.0,
+    open=False,
+    budget=0.02,
+    checks=40,
+    false_accepts=9,
+    lower=0.08,
+    upper=0.41,
+    evidence=2e5,
+    threshold=1e5,
+)
 
 
 @pytest.fixture
@@ -65,7 +88,18 @@ def test_a_gated_answer_is_picked_with_all_that_a_check_needs(
     board.ready("AAPL", gap=5.0, version=42)
     path = fast_path(1.0)
     assert path.answer(Query("AAPL", "Trend, please?"), GENERIC) is not None
-    assert list(path.checks) == [Check("AAPL", "Trend, please?", "trend", 42, 200, UP, 5.0, 42)]
+    assert list(path.checks) == [
+        Check(
+            session="AAPL",
+            question="Trend, please?",
+            question_class="trend",
+            session_version=42,
+            position=200,
+            token=UP,
+            gap=5.0,
+            token_hash=42,
+        )
+    ]
 
 
 def test_chance_picks_the_configured_share(fast_path: Callable[..., FastPath], board: Board) -> None:

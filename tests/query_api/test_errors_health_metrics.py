@@ -130,7 +130,9 @@ def test_a_closed_board_is_not_ready(service):
 
 
 def test_metrics_show_the_engines_state(service):
-    partition = PartitionStatus("market.bars", 2, 1, "LIVE", 77, 3)
+    partition = PartitionStatus(
+        topic="market.bars", partition=2, generation=1, state="LIVE", applied=77, sessions=3
+    )
     service.engine.on[StatusRequest] = lambda _: status(partitions=(partition,))
 
     reply = service.http.get("/metrics")

@@ -11,7 +11,24 @@ def test_consumed_and_settled_records_are_exported_by_partition() -> None:
     counts = {"00aa": {"market.bars/3": RecordCounts(20, 12, 4, 3, 1)}, "00bb": {"a/b/0": RecordCounts(1, 1)}}
     text = (
         ApiMetrics()
-        .render(Status("b", "m", True, (), 0, 0, 1, (), {}, {}, {}, CALIBRATION, counts), True)
+        .render(
+            Status(
+                boot_id="b",
+                model="m",
+                ready=True,
+                reasons=(),
+                uptime_s=0,
+                oldest_work_s=0,
+                consumers=1,
+                partitions=(),
+                lag={},
+                counters={},
+                gauges={},
+                calibration=CALIBRATION,
+                records=counts,
+            ),
+            True,
+        )
         .decode()
     )
     whose, where = 'consumer="00aa"', 'partition="3",topic="market.bars"'
@@ -26,7 +43,21 @@ def test_consumed_and_settled_records_are_exported_by_partition() -> None:
 
 def test_a_consumer_that_leaves_takes_nothing_off_the_others_counters() -> None:
     def consumers(counters: dict[str, dict[str, float]]) -> set[str]:
-        told = Status("b", "m", True, (), 0, 0, 1, (), {}, {}, {}, CALIBRATION, consumer_counters=counters)
+        told = Status(
+            boot_id="b",
+            model="m",
+            ready=True,
+            reasons=(),
+            uptime_s=0,
+            oldest_work_s=0,
+            consumers=1,
+            partitions=(),
+            lag={},
+            counters={},
+            gauges={},
+            calibration=CALIBRATION,
+            consumer_counters=counters,
+        )
         text = ApiMetrics().render(told, True).decode()
         return {line for line in text.splitlines() if line.startswith("stream_engine_consumer_records_total")}
 

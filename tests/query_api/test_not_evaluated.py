@@ -6,7 +6,17 @@ from stream_engine.messages import NotEvaluated, Snapshot
 from tests.support.api_service import Service, changed
 from tests.support.event_stream import serve_snapshots, stream
 
-MISSED = NotEvaluated("AAPL", "q1", "What is the trend?", "no_room", 41, "market.bars", 0, 40, None)
+MISSED = NotEvaluated(
+    session="AAPL",
+    query="q1",
+    question="What is the trend?",
+    reason="no_room",
+    session_version=41,
+    topic="market.bars",
+    partition=0,
+    offset=40,
+    event_time=None,
+)
 
 
 def test_a_missed_evaluation_is_an_event_of_its_session_and_query(service: Service) -> None:

@@ -63,10 +63,28 @@ def changed(**changes: Any) -> AnswerChanged:
 
 
 def committed(session: str = "AAPL", version: int = 43) -> Committed:
-    return Committed(session, version, 1, "market.bars", 1, version - 1, "2026-01-02T03:05:05Z")
+    return Committed(
+        session=session,
+        session_version=version,
+        bars=1,
+        topic="market.bars",
+        partition=1,
+        offset=version - 1,
+        event_time="2026-01-02T03:05:05Z",
+    )
 
 
-CALIBRATION = CalibrationReport("embedded", "trend", None, 0.02, 0.05, 5000, (), {}, 0)
+CALIBRATION = CalibrationReport(
+    model="embedded",
+    generic_class="trend",
+    file=None,
+    check_share=0.02,
+    level=0.05,
+    horizon=5000,
+    classes=(),
+    dropped={},
+    waiting=0,
+)
 
 
 def status(**changes: Any) -> Status:
@@ -163,7 +181,16 @@ class Board:
         record = SlotRecord(
             entry_key=key,
             ready=ReadyDistribution(top1, DOWN, gap, gap, gap, 0.875, 200),
-            evidence=Evidence(version, 0, 1, version - 1, event_time_us, now_ms - age_ms, 32, flags),
+            evidence=Evidence(
+                session_version=version,
+                topic_index=0,
+                partition=1,
+                offset=version - 1,
+                event_time_us=event_time_us,
+                record_time_ms=now_ms - age_ms,
+                bars=32,
+                flags=flags,
+            ),
             token_hash=version,
             ready_time_ms=now_ms,
         )

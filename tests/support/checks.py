@@ -21,14 +21,14 @@ def check_of(bench: Any, session: str = "AAPL", **changes: Any) -> Check:
     live = bench.engine.sessions[session]
     generic = bench.builder.generic_entry
     check = Check(
-        session,
-        TREND,
-        "trend",
-        live.version,
-        len(live.tokens) + len(generic),
-        word_token(bench, "up"),
-        99.0,
-        token_hash(live.tokens, generic),
+        session=session,
+        question=TREND,
+        question_class="trend",
+        session_version=live.version,
+        position=len(live.tokens) + len(generic),
+        token=word_token(bench, "up"),
+        gap=99.0,
+        token_hash=token_hash(live.tokens, generic),
     )
     return msgspec.structs.replace(check, **changes)
 

@@ -9,13 +9,14 @@ from typing import Any
 
 from stream_engine.decision.gate import Gate
 from stream_engine.engine.engine import Engine
-from stream_engine.messages import Ack, Answer, Batch, ErrorReply, Event, Query, Record, Restore
+from stream_engine.messages import Ack, Answer, ErrorReply, Event, Query, Record, Restore
 from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.forward.runner import SegmentResult
 from stream_engine.model.forward.step import Segment, lay_out
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.session.cell_budget import BudgetShape
 from stream_engine.session.session import Session, Source
+from tests.support.batches import batch_of
 
 TOPIC = "market.bars"
 
@@ -84,7 +85,7 @@ class Bench:
     def feed(self, records: Iterable[Record], follows: int, *, run: bool = True) -> list[Ack]:
         """One batch of partition 0, and what it earned."""
         batch = tuple(records)
-        refused = self.engine.ingest.take(Batch(TOPIC, 0, 1, follows, batch[-1].offset, len(batch), batch))
+        refused = self.engine.ingest.take(batch_of(batch, follows))
         assert refused is None, refused
         if run:
             self.engine.run_until_idle()

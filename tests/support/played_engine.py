@@ -78,12 +78,29 @@ class PlayedEngine:
             rejected = tuple(Rejected(o, self.reject[o], "as scripted") for o in offsets if o in self.reject)
             floor = max(0, batch.last + 1 - self.floor_back)
             self.send(
-                Ack(self.boot_id, batch.topic, batch.partition, batch.generation, batch.last, floor, rejected)
+                Ack(
+                    boot_id=self.boot_id,
+                    topic=batch.topic,
+                    partition=batch.partition,
+                    generation=batch.generation,
+                    last=batch.last,
+                    floor=floor,
+                    rejected=rejected,
+                )
             )
         self.unacknowledged.clear()
 
     def refuse(self, batch: Batch) -> None:
-        self.send(Refused(self.boot_id, batch.topic, batch.partition, batch.generation, None, "as scripted"))
+        self.send(
+            Refused(
+                boot_id=self.boot_id,
+                topic=batch.topic,
+                partition=batch.partition,
+                generation=batch.generation,
+                expected_follows=None,
+                reason="as scripted",
+            )
+        )
 
     def send(self, message: Ack | Refused) -> None:
         self.server.send(self.senders[message.generation], message)

@@ -82,7 +82,7 @@ def calibrate(
         from stream_engine.calibrate.choose import Demands
         from stream_engine.calibrate.plots import save_plots
         from stream_engine.calibrate.report import report
-        from stream_engine.calibrate.run import NothingToCalibrate, Plan, run
+        from stream_engine.calibrate.run import CalibrationPlan, NothingToCalibrate, run
         from stream_engine.model.render.fast_set import NoSingleToken
     except ImportError as error:
         raise Failure(f"{error.name} is missing: pip install 'stream-engine[engine,calibrate]'") from error
@@ -94,7 +94,7 @@ def calibrate(
     from stream_engine.process.configured_model import model_directory
 
     settings = dataclasses.replace(config.engine, model=model) if model else config.engine
-    plan = Plan(Demands(r_max, delta, right), seed, simulated, windows, earlier_half)
+    plan = CalibrationPlan(Demands(r_max, delta, right), seed, simulated, windows, earlier_half)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     try:
         with Progress(*columns, console=Console(stderr=True)) as view:

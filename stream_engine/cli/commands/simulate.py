@@ -75,14 +75,14 @@ def simulate(
     from loadgen.simulate import report
     from loadgen.simulate.costs import PAPER, Measured, read_measured
     from loadgen.simulate.figures import sheets
-    from loadgen.simulate.runs import Plan, run
-    from loadgen.simulate.simulator import CellBudget
+    from loadgen.simulate.runs import SimulationPlan, run
+    from loadgen.simulate.simulator import SimulatedBudget
     from loadgen.simulate.trace import read_traces
 
     try:
         measured = Measured(costs=PAPER) if measured_file is None else read_measured(measured_file)
         recorded = {} if trace_file is None else read_traces(trace_file)
-        budget = CellBudget(cells, update_tokens, region_tokens)
+        budget = SimulatedBudget(cells, update_tokens, region_tokens)
         out.mkdir(parents=True, exist_ok=True)
     except (ValueError, OSError) as error:
         raise Failure(str(error), 2) from error
@@ -95,7 +95,7 @@ def simulate(
         )
     if delta > measured.costs.entry_tokens:
         raise click.UsageError(f"--delta {delta} is more than the entry's {measured.costs.entry_tokens} tokens")
-    plan = Plan(
+    plan = SimulationPlan(
         costs=measured.costs,
         budget=budget,
         rhos=rhos,

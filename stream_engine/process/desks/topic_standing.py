@@ -171,8 +171,8 @@ class TopicStandingDesk:
         self._parts = registry, []
         return RegistrySnapshot(
             part.offset,
-            tuple(record for one in parts for record in one.queries),
-            tuple(answer for one in parts for answer in one.answers),
+            tuple(record for part in parts for record in part.queries),
+            tuple(answer for part in parts for answer in part.answers),
         )
 
     def _replace(self, snapshot: RegistrySnapshot) -> tuple[Rejected, ...]:

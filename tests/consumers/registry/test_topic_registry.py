@@ -144,7 +144,8 @@ def test_a_snapshot_comes_in_messages_of_a_bounded_size(monkeypatch: pytest.Monk
     queries = [StandingApply(n, f"q{n}", StandingPut("*", "?" * 900, "change", f"q{n}")) for n in range(10)]
     answers = [
         AnswerChanged(
-            f"S{n}", "q1", "?", "up", None, True, class_="trend", gap=1.0, confidence=None, session_version=5,
+            session=f"S{n}", query="q1", question="?", answer="up", previous=None, initial=True,
+            class_="trend", gap=1.0, confidence=None, session_version=5,
             topic=KAFKA.bars_topic, partition=0, offset=4, event_time=None,
         )
         for n in range(30)

@@ -221,8 +221,12 @@ def test_the_open_bar_of_a_quiet_key_is_saved_and_goes_on(open_bar: bool) -> Non
 
 
 def test_a_saved_bar_is_forgotten_once_its_session_has_a_newer_one() -> None:
-    old = OpenBar(START_S * 1_000_000, 1.0, 1.0, 1.0, 1.0, 1.0, None, 0)
-    newer = Window("A", 5, 0, 0, UNITS, (WindowBar(bar(1, 2, 2, 2, 2, 2), 5, 0),))
+    old = OpenBar(
+        start=START_S * 1_000_000, open=1.0, high=1.0, low=1.0, close=1.0, volume=1.0, first=None, last=0
+    )
+    newer = Window(
+        session="A", offset=5, timestamp_ms=0, swaps=0, units=UNITS, bars=(WindowBar(bar(1, 2, 2, 2, 2, 2), 5, 0),)
+    )
     bars = TradeBars(60, True, "start")
     bars.restore([newer], {"A": old})
     (late, new) = fold(bars, raw(6, trade(1, 9)), raw(7, trade(61, 9)))
@@ -282,7 +286,7 @@ class Session:
     def window(self, name: str) -> Window:
         self.floor = None
         stored = tuple(WindowBar(bar, 0, 0) for _, bar in sorted(self.bars.items())[-40:])
-        return Window(name, self.offset, 0, 0, UNITS, stored)
+        return Window(session=name, offset=self.offset, timestamp_ms=0, swaps=0, units=UNITS, bars=stored)
 
 
 def apply(sessions: dict[str, Session], parsed: list[ParsedRecord]) -> None:

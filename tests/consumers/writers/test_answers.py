@@ -27,7 +27,9 @@ class Bench:
         self.sink = AnswerSink(KafkaSettings(), self.book, self.producer.make)
 
     def take(self, number: int, *answers: AnswerChanged | AnswerGone) -> list[int]:
-        return self.sink.take(Evaluations("boot", "bars", 3, 77, number, answers))
+        return self.sink.take(
+            Evaluations(boot_id="boot", topic="bars", partition=3, generation=77, number=number, answers=answers)
+        )
 
     def values(self) -> list[Any]:
         """What was sent: the answers, None for a tombstone."""
@@ -45,7 +47,8 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 def answer(version: int, session: str = "AAPL") -> AnswerChanged:
     return AnswerChanged(
-        session, "q", "?", "up", "down", False, class_="trend", gap=1.0, confidence=None,
+        session=session, query="q", question="?", answer="up", previous="down", initial=False, class_="trend",
+        gap=1.0, confidence=None,
         session_version=version, topic="bars", partition=3, offset=version - 1, event_time=None,
     )  # fmt: skip
 

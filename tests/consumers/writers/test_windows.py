@@ -29,7 +29,14 @@ SOURCE = SourcePartition("market.bars", 1)
 
 def window(session: str, offset: int) -> Window:
     bar = WindowBar(Bar(0, 1.0, 1.0, 1.0, 1.0, float("nan")), offset, 0)
-    return Window(session, offset, 0, 0, WindowUnits(60, 1.0, 1.0, 1.0, 1), (bar,))
+    return Window(
+        session=session,
+        offset=offset,
+        timestamp_ms=0,
+        swaps=0,
+        units=WindowUnits(60, 1.0, 1.0, 1.0, 1),
+        bars=(bar,),
+    )
 
 
 @pytest.fixture
@@ -58,7 +65,7 @@ def test_a_window_is_confirmed_once_the_broker_has_it(writer: WindowWriter, prod
 
 
 def test_a_deletion_has_no_value(writer: WindowWriter, producer: PlayedProducer) -> None:
-    writer.write(SOURCE, Window("A", 9, 0, 0, None, ()), 7, 10)
+    writer.write(SOURCE, Window(session="A", offset=9, timestamp_ms=0, swaps=0, units=None, bars=()), 7, 10)
     writer.spool.confirmed()
     assert [(sent.key, sent.value, sent.partition) for sent in producer.sent] == [(b"market.bars|A", None, 1)]
 

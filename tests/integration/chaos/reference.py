@@ -10,7 +10,7 @@ from consumers.wire.reasons import RawRecord
 from consumers.wire.records import parse_records
 from stream_engine.config.engine import EngineSettings
 from stream_engine.engine.engine import Engine
-from stream_engine.messages import Assign, Batch
+from stream_engine.messages import Assign
 from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.forward.runner import SegmentResult
 from stream_engine.model.forward.step import Segment
@@ -22,6 +22,7 @@ from stream_engine.process.status import session_infos
 from stream_engine.state.engine_state import new_state
 from stream_engine.state.live_gate import LiveGate
 from tests.integration.chaos.hash_model import predict
+from tests.support.batches import batch_of
 
 
 class _NoModel:
@@ -88,7 +89,7 @@ class Reference:
             follows = self._next[partition] - 1
             self._next[partition] = raw.offset + 1
             self.records += 1
-            batch = Batch(self._topic, partition, 1, follows, raw.offset, 1, records)
+            batch = batch_of(records, follows, last=raw.offset, consumed=1, topic=self._topic, partition=partition)
             assert self._engine.ingest.take(batch) is None
             self._engine.run_until_idle()
             for ack in self._engine.ingest.settle():

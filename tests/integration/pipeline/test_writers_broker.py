@@ -124,7 +124,8 @@ def test_a_broker_that_does_not_tell_its_limits_is_found_out_by_writing(
 
 def answer(version: int) -> AnswerChanged:
     return AnswerChanged(
-        "AAPL", "q", "?", "up", "down", False, class_="trend", gap=1.0, confidence=None,
+        session="AAPL", query="q", question="?", answer="up", previous="down", initial=False, class_="trend",
+        gap=1.0, confidence=None,
         session_version=version, topic="bars", partition=0, offset=version - 1, event_time=None,
     )  # fmt: skip
 
@@ -145,7 +146,14 @@ def test_answers_are_written_in_order_by_a_broker_that_hung_for_longer_than_a_wr
 
         def take(*versions: int) -> None:
             answers.take(
-                Evaluations("boot", "bars", 0, 1, versions[-1], tuple(answer(version) for version in versions))
+                Evaluations(
+                    boot_id="boot",
+                    topic="bars",
+                    partition=0,
+                    generation=1,
+                    number=versions[-1],
+                    answers=tuple(answer(version) for version in versions),
+                )
             )
 
         take(1)

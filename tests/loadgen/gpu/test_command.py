@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from loadgen.gpu import run as gpu_run
 from loadgen.gpu.command import main
-from loadgen.gpu.steps import Workbench
+from loadgen.gpu.steps import TimedModel
 from stream_engine.model.forward.distribution import Distribution
 from stream_engine.util.energy import Unavailable
 
@@ -88,18 +88,18 @@ class Meter:
 
 def test_energy_is_of_the_device_that_the_run_is_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     meter, asked, entries = Meter(), [], []
-    preposition = Workbench.preposition
+    preposition = TimedModel.preposition
 
     def opened(device: str | None) -> Meter:
         asked.append(device)
         return meter
 
-    def counted(bench: Workbench) -> Distribution:
+    def counted(bench: TimedModel) -> Distribution:
         entries.append(meter.looks)
         return preposition(bench)
 
     monkeypatch.setattr(gpu_run, "open_energy", opened)
-    monkeypatch.setattr(Workbench, "preposition", counted)
+    monkeypatch.setattr(TimedModel, "preposition", counted)
     file = tmp_path / "gpu.json"
     result = invoke(*TINY, "--quantization", "none", "--energy-seconds", "0.01", "--json", str(file))
     assert result.exit_code == 0, result.output

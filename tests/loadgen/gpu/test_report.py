@@ -36,14 +36,21 @@ STEPS = StepTimes(
     truncate_us=3.25,
     noise=Noise(12, 0.25, 0.125, 0.0625, 0),
 )
-SETTINGS = Settings("llama-70b", "nf4", "cuda", Sizes(2048, 16, 20), 30, 10.0)
+SETTINGS = Settings(
+    shape="llama-70b",
+    quantization="nf4",
+    device="cuda",
+    sizes=Sizes(2048, 16, 20),
+    repeats=30,
+    energy_seconds=10.0,
+)
 OUTCOME = GpuRun(
-    "H200",
-    LoadTimes(60.0, 2.0, 36.8, 40.0, 4096),
-    STEPS,
-    ReadTimes(5.0, 6.0, 20_000),
-    PrepositionEnergy("NVML", 100.0, 340.0, 80, 0.125),
-    123.0,
+    device="H200",
+    load=LoadTimes(60.0, 2.0, 36.8, 40.0, 4096),
+    steps=STEPS,
+    fast_path=ReadTimes(5.0, 6.0, 20_000),
+    energy=PrepositionEnergy("NVML", 100.0, 340.0, 80, 0.125),
+    seconds=123.0,
 )
 
 

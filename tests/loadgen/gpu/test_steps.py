@@ -11,7 +11,7 @@ import torch
 
 from loadgen.gpu import steps as gpu_steps
 from loadgen.gpu.results import Spread, StepTimes
-from loadgen.gpu.steps import Sizes, Workbench, measure
+from loadgen.gpu.steps import Sizes, TimedModel, measure
 from stream_engine.model.backbones import model_runner
 from stream_engine.model.backbones.backbone import Backbone, StepLogits
 from stream_engine.model.forward.step import Branch, Segment, lay_out
@@ -113,7 +113,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Planted:
 
 @pytest.fixture
 def measured(planted: Planted) -> StepTimes:
-    bench = Workbench(cast(Backbone, planted), SIZES, clock=planted.clock)
+    bench = TimedModel(cast(Backbone, planted), SIZES, clock=planted.clock)
     return measure(bench, 4, planted.told)
 
 

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from loadgen.simulate import plots
 from loadgen.simulate.costs import PAPER, Measured, MeasuredCold, MeasuredHits
 from loadgen.simulate.figures import Sheet, sheets
-from loadgen.simulate.runs import Plan, Runs, run
-from loadgen.simulate.simulator import CellBudget
+from loadgen.simulate.runs import Runs, SimulationPlan, run
+from loadgen.simulate.simulator import SimulatedBudget
 from stream_engine.util.intervals import wilson
 
 MEASURED = Measured(
@@ -23,7 +23,7 @@ MEASURED = Measured(
     hit_rates=(MeasuredHits(rho=1.0, prepositions=128, hits=60), MeasuredHits(rho=10.0, prepositions=8, hits=8)),
     cold=(MeasuredCold(entry_tokens=30, first_token_ms=66.0),),
 )
-PLAN = Plan(costs=PAPER, budget=CellBudget(4096, 32, 1024), rhos=(0.5, 2.0), updates=400, repeats=8)
+PLAN = SimulationPlan(costs=PAPER, budget=SimulatedBudget(4096, 32, 1024), rhos=(0.5, 2.0), updates=400, repeats=8)
 
 
 @pytest.fixture(scope="module")

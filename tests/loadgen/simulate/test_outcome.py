@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from loadgen.simulate.outcome import Estimate, Outcome
+from loadgen.simulate.outcome import Estimate, SimulatedOutcome
 from loadgen.simulate.simulator import Tally
 
 TALLIES = (
@@ -15,7 +15,7 @@ TALLIES = (
 
 
 def test_ratios_are_of_sums() -> None:
-    outcome = Outcome(TALLIES)
+    outcome = SimulatedOutcome(TALLIES)
     assert outcome.rho == 1.0
     assert outcome.hit_rate.value == pytest.approx(5 / 13)
     assert outcome.skipped.value == 2 / 16

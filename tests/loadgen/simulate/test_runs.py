@@ -7,11 +7,13 @@ import pytest
 
 from loadgen.simulate.closed_form import expected_ms, hit_rate
 from loadgen.simulate.costs import PAPER
-from loadgen.simulate.runs import Plan, run
-from loadgen.simulate.simulator import CellBudget
+from loadgen.simulate.runs import SimulationPlan, run
+from loadgen.simulate.simulator import SimulatedBudget
 from loadgen.simulate.trace import Trace
 
-PLAN = Plan(costs=PAPER, budget=CellBudget(8192, 32, 1024), rhos=(0.1, 1.0, 10.0), updates=8000, repeats=20)
+PLAN = SimulationPlan(
+    costs=PAPER, budget=SimulatedBudget(8192, 32, 1024), rhos=(0.1, 1.0, 10.0), updates=8000, repeats=20
+)
 UPDATES = np.arange(0.0, 50.0)
 
 
@@ -66,7 +68,7 @@ def test_recorded_updates_without_queries_are_asked_at_each_rho() -> None:
 
 def test_the_seed_decides() -> None:
     def rates(seed: int) -> list[float | None]:
-        plan = Plan(costs=PAPER, budget=PLAN.budget, updates=200, repeats=4, seed=seed)
+        plan = SimulationPlan(costs=PAPER, budget=PLAN.budget, updates=200, repeats=4, seed=seed)
         return [one.outcome.hit_rate.value for one in run(plan, {}).sweep]
 
     assert rates(1) == rates(1) != rates(2)

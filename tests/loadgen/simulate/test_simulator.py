@@ -11,8 +11,8 @@ import pytest
 from loadgen.simulate.closed_form import expected_ms, hit_rate
 from loadgen.simulate.costs import PAPER, Costs
 from loadgen.simulate.gaps import Gaps, hit_rate_between
-from loadgen.simulate.outcome import Outcome
-from loadgen.simulate.simulator import CellBudget, Tally, simulate
+from loadgen.simulate.outcome import SimulatedOutcome
+from loadgen.simulate.simulator import SimulatedBudget, Tally, simulate
 from loadgen.simulate.trace import Trace, drawn
 
 ROUND = Costs(prefill_ms_per_token=10, decode_ms=300, scan_ms=1, restore_ms=50, entry_tokens=10, gate_fires=1.0)
@@ -82,13 +82,13 @@ def test_an_entry_is_skipped_where_the_share_has_no_room(by: int, region: int) -
     states = grown(300, by, region)
     assert max(states) <= region
     for share in (region // 2, region, region + 18, region + 17):
-        skipped = CellBudget(3 * share + 2, by, region).skipped(300, 18, sessions=3)
+        skipped = SimulatedBudget(3 * share + 2, by, region).skipped(300, 18, sessions=3)
         assert skipped.tolist() == [share - state < 18 for state in states]
 
 
 def test_a_skipped_pre_position_leaves_its_queries_cold() -> None:
     trace = Trace.of(np.array([0.0, 10, 20, 30]), np.array([1.0, 11, 21]))
-    budget = CellBudget(2 * 30, 10, 40)  # states 10, 20, 30; the share is 30, the entry 10
+    budget = SimulatedBudget(2 * 30, 10, 40)  # states 10, 20, 30; the share is 30, the entry 10
     tally = simulate(trace, ROUND, np.random.default_rng(0), 0, budget, sessions=2)
     assert (tally.skipped, tally.completed, tally.hits, tally.fast, tally.cold) == (1, 2, 2, 2, 1)
 
@@ -96,7 +96,7 @@ def test_a_skipped_pre_position_leaves_its_queries_cold() -> None:
 @pytest.mark.parametrize("by", [0, 21])
 def test_a_region_must_hold_two_updates(by: int) -> None:
     with pytest.raises(ValueError, match="region of 40 tokens"):
-        CellBudget(100, by, 40)
+        SimulatedBudget(100, by, 40)
 
 
 def slowly(trace: Trace, costs: Costs, fires: list[bool], skips: list[bool]) -> dict[str, float]:
@@ -131,7 +131,7 @@ def test_it_counts_as_the_slow_one_does(seed: int, with_budget: bool) -> None:
     """With passes about as long as the gaps, so that everything happens."""
     costs = dataclasses.replace(ROUND, gate_fires=0.6)
     trace = drawn(seed, 0, Gaps.bursts(1.0), Gaps.poisson(2.0), 400)
-    budget = CellBudget(100, 7, 100) if with_budget else None
+    budget = SimulatedBudget(100, 7, 100) if with_budget else None
     gate = 1000 + seed  # not the seed of the trace: what fires would hang on the gaps
     fires = (np.random.default_rng(gate).random(400) < 0.6).tolist()
     skips = [100 - state < 10 for state in grown(400, 7, 100)] if with_budget else [False] * 400
@@ -142,11 +142,13 @@ def test_it_counts_as_the_slow_one_does(seed: int, with_budget: bool) -> None:
     assert (slow["skipped"] > 0) == with_budget
 
 
-def many(updates: Gaps, queries: Gaps, costs: Costs = INSTANT, delta: int = 0) -> Outcome:
+def many(updates: Gaps, queries: Gaps, costs: Costs = INSTANT, delta: int = 0) -> SimulatedOutcome:
     """60 sessions of 500 updates."""
     traces = [drawn(11, session, updates, queries, 500) for session in range(60)]
     rngs = (np.random.default_rng((11, session, 2)) for session in range(60))
-    return Outcome(tuple(simulate(trace, costs, rng, delta) for trace, rng in zip(traces, rngs, strict=True)))
+    return SimulatedOutcome(
+        tuple(simulate(trace, costs, rng, delta) for trace, rng in zip(traces, rngs, strict=True))
+    )
 
 
 @pytest.mark.parametrize("rho", [0.1, 0.3, 1.0, 3.0, 10.0])

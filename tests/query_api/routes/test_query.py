@@ -270,7 +270,9 @@ def test_a_question_the_model_does_not_answer_names_what_can_be_asked(service):
 
 
 def test_the_engines_refusal_is_the_callers_error(service):
-    service.engine.on[Query] = lambda _: ErrorReply(503, "rebuilding", "being rebuilt", "session", "replay", 2.2)
+    service.engine.on[Query] = lambda _: ErrorReply(
+        status=503, kind="rebuilding", message="being rebuilt", param="session", code="replay", retry_after_s=2.2
+    )
 
     reply = service.ask()
 

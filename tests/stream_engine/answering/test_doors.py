@@ -20,9 +20,10 @@ from query_api.schemas import AnswerBody
 from stream_engine.board.meta import board_meta
 from stream_engine.board.writer import BoardWriter
 from stream_engine.decision.gate import ClassGate
-from stream_engine.messages import Answer, Assign, Batch, ErrorReply, OffsetBound, Query, Record, StandingPut
+from stream_engine.messages import Answer, Assign, ErrorReply, OffsetBound, Query, Record, StandingPut
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.questions.router import Router
+from tests.support.batches import batch_of
 
 TOPIC = "market.bars"
 LISTED = "What is the trend?"
@@ -69,7 +70,7 @@ def open_doors(
             engine.register(StandingPut("*", STANDING, "commit", "sq"))
         keys = ["A"] * bars + [f"other {number}" for number in range(others)]
         records = tuple(make_record(key, offset) for offset, key in enumerate(keys))
-        assert engine.ingest.take(Batch(TOPIC, 0, 1, -1, len(keys) - 1, len(keys), records)) is None
+        assert engine.ingest.take(batch_of(records, last=len(keys) - 1, consumed=len(keys))) is None
         engine.run_until_idle()
         engine.ingest.settle()
         engine.gate_control.apply(gates)

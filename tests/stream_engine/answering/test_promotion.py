@@ -14,9 +14,10 @@ from stream_engine.board.reader import BoardReader, ReadySlot
 from stream_engine.board.writer import BoardWriter
 from stream_engine.decision.gate import Gate
 from stream_engine.decision.reading import Miss
-from stream_engine.messages import Answer, Assign, Batch, ErrorReply, Record, StandingPut
+from stream_engine.messages import Answer, Assign, ErrorReply, Record, StandingPut
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.session.token_hash import token_hash
+from tests.support.batches import batch_of
 from tests.support.clock import Clock
 
 TOPIC = "market.bars"
@@ -58,7 +59,7 @@ def start(
 
 
 def commit(bench: Any, records: list[Record]) -> None:
-    batch = Batch(TOPIC, 0, 1, records[0].offset - 1, records[-1].offset, len(records), tuple(records))
+    batch = batch_of(records, records[0].offset - 1)
     assert bench.engine.ingest.take(batch) is None
     bench.engine.run_until_idle()
     bench.engine.check_integrity()

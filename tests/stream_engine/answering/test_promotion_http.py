@@ -25,10 +25,11 @@ from stream_engine.config.engine import EngineSettings
 from stream_engine.config.kafka import KafkaSettings
 from stream_engine.config.transport import TransportSettings
 from stream_engine.decision.gate import ClassGate, FastAnswer, Gate
-from stream_engine.messages import Ack, Assign, Batch, Record
+from stream_engine.messages import Ack, Assign, Record
 from stream_engine.messages.transport import EngineLink
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.process.service import EngineService
+from tests.support.batches import batch_of
 
 TOPIC = "market.bars"
 MOMENTUM = "What is the momentum?"
@@ -77,7 +78,7 @@ def http(
     link = EngineLink(config.transport)
     records = tuple(make_record("AAPL", offset) for offset in range(40))
     link.send(Assign(TOPIC, 0, 1, 0, 0))
-    link.send(Batch(TOPIC, 0, 1, -1, 39, 40, records))
+    link.send(batch_of(records, last=39, consumed=40))
     assert any(isinstance(message, Ack) for message in link.drain(int(PATIENCE_S * 1000)))
     listener = socket.create_server(("127.0.0.1", 0))
     app = create_app(config)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import stream_engine.answering.query_desk as queries_module
-from stream_engine.messages import Answer, Assign, Batch, ErrorReply, OffsetBound, Query, Record, Revoke
+from stream_engine.messages import Answer, Assign, ErrorReply, OffsetBound, Query, Record, Revoke
+from tests.support.batches import batch_of
 from tests.support.clock import Clock
 
 TOPIC = "market.bars"
@@ -32,7 +33,7 @@ def bench(make_bench: Callable[..., Any], make_record: Callable[..., Record]) ->
 
 def feed(bench: Any, records: list[Record]) -> None:
     first, last = records[0].offset, records[-1].offset
-    assert bench.engine.ingest.take(Batch(TOPIC, 0, 1, first - 1, last, len(records), tuple(records))) is None
+    assert bench.engine.ingest.take(batch_of(records, first - 1, last=last)) is None
     bench.engine.run_until_idle()
     bench.engine.ingest.settle()
 
@@ -160,7 +161,7 @@ def test_min_version_met_by_a_commit_in_progress_waits_for_its_end(
     bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
     feed(bench, [make_record("A", offset) for offset in range(10)])
     records = tuple(make_record("A", offset) for offset in range(10, 40))
-    assert bench.engine.ingest.take(Batch(TOPIC, 0, 1, 9, 39, 30, records)) is None
+    assert bench.engine.ingest.take(batch_of(records, 9, last=39, consumed=30)) is None
     assert bench.engine.step()
     ask(bench, min_version=40, path="auto")
     bench.engine.run_until_idle()

@@ -62,7 +62,16 @@ def expected(session: int, entry: int, state: int, variant: int = 0) -> SlotReco
     return SlotRecord(
         ENTRIES[entry],
         ReadyDistribution(high, low ^ high, seed * 0.5, seed * 0.25, seed * 2.0, seed * 4.0, low),
-        Evidence(state, session, entry, state + 1, seed >> 1, seed >> 2, variant, StateFlag(seed & 3)),
+        Evidence(
+            session_version=state,
+            topic_index=session,
+            partition=entry,
+            offset=state + 1,
+            event_time_us=seed >> 1,
+            record_time_ms=seed >> 2,
+            bars=variant,
+            flags=StateFlag(seed & 3),
+        ),
         token_hash=seed,
         ready_time_ms=seed >> 3,
     )

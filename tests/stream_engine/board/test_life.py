@@ -28,7 +28,15 @@ def record(entry_key: str = "", version: int = 1) -> SlotRecord:
     return SlotRecord(
         entry_key,
         ReadyDistribution(11, 12, 3.5, 9.25, 9.5, 0.75, 100 + version),
-        Evidence(version, 0, 3, version - 1, 1_700_000_000_000_000, -5, 32),
+        Evidence(
+            session_version=version,
+            topic_index=0,
+            partition=3,
+            offset=version - 1,
+            event_time_us=1_700_000_000_000_000,
+            record_time_ms=-5,
+            bars=32,
+        ),
         token_hash=(1 << 64) - version,
         ready_time_ms=1_700_000_000_001,
     )

@@ -22,7 +22,17 @@ CLEAN = tuple(Clean(word, word, 5.0, True) for word in ("up", "up", "down", "dow
 PROFILE = Profile.load(EMBEDDED)
 GATE = Fired(100, 80, 76, 79)
 FOUND = Probe(
-    "m", 2.0, GATE, 90, {2.0: GATE}, {"simulated": GATE}, (0.1, 1.0, 2.0, 3.0, 4.0), CLEAN, 0.5, 9.0, 7.0
+    model="m",
+    tau=2.0,
+    gate=GATE,
+    in_set=90,
+    over_tau={2.0: GATE},
+    by_series={"simulated": GATE},
+    gaps=(0.1, 1.0, 2.0, 3.0, 4.0),
+    clean=CLEAN,
+    prefill_ms=0.5,
+    question_ms=9.0,
+    decode_ms=7.0,
 )
 
 

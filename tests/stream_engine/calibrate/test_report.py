@@ -18,9 +18,41 @@ from stream_engine.calibrate.selection import Grid
 from stream_engine.decision.calibration import Calibration, ClassCalibration, Identity, MeasuredGate
 from stream_engine.model.render.fast_set import SurfaceForm
 
-IDENTITY = Identity("m", "0" * 64, "", "", {}, 32, 64, "float32", "none")
-SIMULATED = MeasuredGate("simulated", 900, 700, 21, 0.7778, 0.03, 0.0197, 0.0454, 0.0512, 0.91)
-RECORDED = MeasuredGate("recorded", 400, 300, 6, 0.75, 0.02, 0.0092, 0.0429, 0.0601, 0.88)
+IDENTITY = Identity(
+    model="m",
+    weights_sha256="0" * 64,
+    profile_digest="",
+    prompt="",
+    fast_answers={},
+    window_bars=32,
+    region_bars=64,
+    dtype="float32",
+    quantization="none",
+)
+SIMULATED = MeasuredGate(
+    sample="simulated",
+    windows=900,
+    fired=700,
+    false_accepts=21,
+    coverage=0.7778,
+    rate=0.03,
+    rate_low=0.0197,
+    rate_high=0.0454,
+    budget=0.0512,
+    right=0.91,
+)
+RECORDED = MeasuredGate(
+    sample="recorded",
+    windows=400,
+    fired=300,
+    false_accepts=6,
+    coverage=0.75,
+    rate=0.02,
+    rate_low=0.0092,
+    rate_high=0.0429,
+    budget=0.0601,
+    right=0.88,
+)
 TREND = ClassCalibration(2.5, "by hand", True, (SIMULATED, RECORDED), smallest=1.5, provable=2.25)
 VOLUME = ClassCalibration(0.5, "own distribution only", True)
 
@@ -54,8 +86,17 @@ def outcome(make_pairs: Callable[..., pl.DataFrame]) -> CalibrationRun:
         "trend": {"up": (SurfaceForm(7, "up"), SurfaceForm(8, " up")), "down": (SurfaceForm(9, "down"),)},
         "volume": {"rising": (SurfaceForm(10, "rising"),)},
     }
-    calibration = Calibration(IDENTITY, 0.05, 0.1, "2026-01-02T00:00:00Z", (), {"trend": TREND, "volume": VOLUME})
-    return CalibrationRun(calibration, pairs, chosen, pl.DataFrame(), "trend", forms)
+    calibration = Calibration(
+        identity=IDENTITY,
+        r_max=0.05,
+        delta=0.1,
+        created="2026-01-02T00:00:00Z",
+        series=(),
+        classes={"trend": TREND, "volume": VOLUME},
+    )
+    return CalibrationRun(
+        calibration=calibration, pairs=pairs, chosen=chosen, curve=pl.DataFrame(), generic="trend", forms=forms
+    )
 
 
 def table(outcome: CalibrationRun, title: str) -> tuple[str, list[dict[str, str]]]:

@@ -19,9 +19,9 @@ from stream_engine.calibrate.run import (
     CURVE_FILE,
     CURVE_TABLE,
     PAIRS_FILE,
+    CalibrationPlan,
     CalibrationRun,
     NothingToCalibrate,
-    Plan,
     collect,
     run,
 )
@@ -32,14 +32,15 @@ from stream_engine.data.recorded import bars_of
 from stream_engine.data.series import Series
 from stream_engine.decision.calibration import CALIBRATION_FILE, Calibration
 from stream_engine.engine.engine import Engine
-from stream_engine.messages import Answer, Assign, Batch, Query, Record
+from stream_engine.messages import Answer, Assign, Query, Record
 from stream_engine.model.profile import EMBEDDED
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.process.build import build_engine
 from stream_engine.process.configured_gate import load_calibration
+from tests.support.batches import batch_of
 
 SETTINGS = EngineSettings(threads=1)
-PLAN = Plan(Demands(0.1, 0.1), seed=4, simulated=30, windows=12, earlier_half=True)
+PLAN = CalibrationPlan(Demands(0.1, 0.1), seed=4, simulated=30, windows=12, earlier_half=True)
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -121,7 +122,7 @@ def test_an_engine_on_the_file_answers_with_its_tau_and_confidence(folder: Path,
 def _ask(engine: Engine, series: Series) -> list[Answer]:
     """The trend of the series' last bars, on the fast and on the full path."""
     engine.assign(Assign("t", 0, 1, 0, 0))
-    engine.ingest.take(Batch("t", 0, 1, -1, 0, 1, (Record("XYZ", 0, 0, tuple(bars_of(series.bars))),)))
+    engine.ingest.take(batch_of((Record("XYZ", 0, 0, tuple(bars_of(series.bars))),), last=0, topic="t"))
     engine.run_until_idle()
     replies: list[Any] = []
     for path in ("fast", "full"):

@@ -23,7 +23,17 @@ from stream_engine.config.transport import TransportSettings
 from stream_engine.util.findings import Finding, Level
 from stream_engine.util.ports import free_port
 
-META = BoardMeta((), "test", "", "", 32, {}, {}, "trend", 0.0)
+META = BoardMeta(
+    topics=(),
+    model="test",
+    profile_digest="",
+    calibration_digest="",
+    window_bars=32,
+    classes={},
+    answers={},
+    generic_class="trend",
+    noise=0.0,
+)
 
 
 def only(findings: Iterator[Finding]) -> Finding:

@@ -36,7 +36,9 @@ IDENTITY = Identity(
 
 def calibration(tau: float = 1.5) -> Calibration:
     classes = {"trend": ClassCalibration(tau, "certified", True, (), KNOTS)}
-    return Calibration(IDENTITY, 0.02, 0.05, "2026-01-02T03:04:05Z", (), classes)
+    return Calibration(
+        identity=IDENTITY, r_max=0.02, delta=0.05, created="2026-01-02T03:04:05Z", series=(), classes=classes
+    )
 
 
 def test_a_file_reads_back_as_it_was_written(tmp_path: Path) -> None:

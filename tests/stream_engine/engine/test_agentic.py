@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stream_engine.board.meta import board_meta
 from stream_engine.board.reader import BoardReader, ReadySlot
 from stream_engine.board.writer import BoardWriter
-from stream_engine.decision.gate import Gate
 from stream_engine.decision.ready import ReadyDistribution
 from stream_engine.engine.agentic import TurnRefused
 from stream_engine.messages import Answer, ErrorReply, Query, Record
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.session.session import ResidentBranch, SecondSlab
 from tests.support.checks import TREND
-
-
-@pytest.fixture
-def board(tmp_path: Path, builder: TokenBuilder) -> Iterator[BoardWriter]:
-    writer = BoardWriter.create(
-        tmp_path / "board", board_meta(builder.profile, Gate({}, {}, 0.0)), 16, 64, 1, 60.0
-    )
-    yield writer
-    writer.close()
-
-
-@pytest.fixture
-def reader(board: BoardWriter, tmp_path: Path) -> BoardReader:
-    return BoardReader.open(tmp_path / "board", 0)
 
 
 def turn(bench: Any, text: str) -> tuple[int, ...]:

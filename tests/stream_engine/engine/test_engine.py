@@ -8,7 +8,6 @@ from typing import Any
 from stream_engine.messages import (
     Answer,
     Assign,
-    Batch,
     Committed,
     ErrorReply,
     Query,
@@ -17,6 +16,7 @@ from stream_engine.messages import (
     Revoke,
 )
 from stream_engine.session.session import SessionState
+from tests.support.batches import batch_of
 
 TOPIC = "market.bars"
 TREND = "What is the trend?"
@@ -248,7 +248,9 @@ def test_batches_are_fenced_and_in_order(fed: Callable[..., Any], make_record: C
     record = make_record("AAPL", 50)
 
     def refusal(generation: int, follows: int, partition: int = 0) -> Refused | None:
-        return engine.ingest.take(Batch(TOPIC, partition, generation, follows, 50, 1, (record,)))
+        return engine.ingest.take(
+            batch_of((record,), follows, last=50, partition=partition, generation=generation)
+        )
 
     hole = refusal(1, 45)
     assert hole is not None
@@ -263,7 +265,7 @@ def test_redelivered_records_are_duplicates(fed: Callable[..., Any], make_record
     tokens = list(bench.engine.sessions["AAPL"].tokens)
     bench.engine.assign(Assign(TOPIC, 0, 2, 30, 30))
     records = tuple(make_record("AAPL", offset) for offset in range(30, 40))
-    assert bench.engine.ingest.take(Batch(TOPIC, 0, 2, 29, 39, 10, records)) is None
+    assert bench.engine.ingest.take(batch_of(records, 29, last=39, consumed=10, generation=2)) is None
     bench.engine.run_until_idle()
     assert bench.engine.sessions["AAPL"].tokens == tokens
     assert bench.engine.counters.duplicates_total == 10
@@ -273,7 +275,7 @@ def test_redelivered_records_are_duplicates(fed: Callable[..., Any], make_record
 def test_a_second_source_is_rejected_by_name(fed: Callable[..., Any], make_record: Callable[..., Record]) -> None:
     bench = fed(bars=40)
     bench.engine.assign(Assign("other.bars", 5, 1, 0, 0))
-    batch = Batch("other.bars", 5, 1, -1, 0, 1, (make_record("AAPL", 0),))
+    batch = batch_of((make_record("AAPL", 0),), last=0, topic="other.bars", partition=5)
     assert bench.engine.ingest.take(batch) is None
     (ack,) = bench.engine.ingest.settle()
     assert [(r.offset, r.reason) for r in ack.rejected] == [(0, "second_source")]

@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from stream_engine.board.meta import board_meta
 from stream_engine.board.reader import BoardReader, ReadySlot
 from stream_engine.board.writer import BoardWriter
-from stream_engine.decision.gate import Gate
 from stream_engine.decision.reading import Miss
-from stream_engine.messages import Assign, Batch, Record
-from stream_engine.model.render.builder import TokenBuilder
+from stream_engine.messages import Assign, Record
 from stream_engine.session.token_hash import token_hash
+from tests.support.batches import batch_of
 
 TOPIC = "market.bars"
 
 
-@pytest.fixture
-def board(tmp_path: Path, builder: TokenBuilder) -> Iterator[BoardWriter]:
-    writer = BoardWriter.create(
-        tmp_path / "board", board_meta(builder.profile, Gate({}, {}, 0.0)), 16, 64, 1, 60.0
-    )
-    yield writer
-    writer.close()
-
-
-@pytest.fixture
-def reader(board: BoardWriter, tmp_path: Path) -> BoardReader:
-    return BoardReader.open(tmp_path / "board", 0)
-
-
 def commit(bench: Any, records: list[Record]) -> None:
     """One batch and the step that commits it, without idle time after it."""
-    batch = Batch(TOPIC, 0, 1, records[0].offset - 1, records[-1].offset, len(records), tuple(records))
+    batch = batch_of(records, records[0].offset - 1)
     assert bench.engine.ingest.take(batch) is None
     assert bench.engine.step()
     bench.engine.ingest.settle()

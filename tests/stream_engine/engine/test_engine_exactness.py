@@ -15,7 +15,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from stream_engine.config.engine import EngineSettings
 from stream_engine.config.risk import RiskSettings
 from stream_engine.engine.engine import UNWATCHED, Engine
-from stream_engine.messages import Answer, Assign, Batch, Check, ErrorReply, Query, Record, StandingPut
+from stream_engine.messages import Answer, Assign, Check, ErrorReply, Query, Record, StandingPut
 from stream_engine.model.backbones.backbone import Backbone
 from stream_engine.model.backbones.model_runner import ModelRunner
 from stream_engine.model.forward.distribution import Distribution
@@ -27,6 +27,7 @@ from stream_engine.risk.monitor import RiskMonitor
 from stream_engine.session.token_hash import token_hash
 from stream_engine.state.engine_state import new_state
 from stream_engine.state.live_gate import LiveGate
+from tests.support.batches import batch_of
 
 WINDOW = 11
 """Sliding window in tokens, far shorter than any region: a wrong distance cannot go unseen."""
@@ -81,7 +82,7 @@ class Exact:
 
     def commit(self, records: list[Record]) -> None:
         follows, self.offset = self.offset - 1, self.offset + len(records)
-        batch = Batch("market.bars", 0, 1, follows, self.offset - 1, len(records), tuple(records))
+        batch = batch_of(records, follows, last=self.offset - 1)
         assert self.engine.ingest.take(batch) is None
         self.engine.run_until_idle()
         self.engine.check_integrity()
@@ -190,7 +191,16 @@ def test_a_check_of_an_old_version_equals_the_full_path_of_that_time(
         session = exact.engine.sessions["A"]
         hashed = token_hash(session.tokens, builder.generic_entry)
         position = len(session.tokens) + len(builder.generic_entry)
-        check = Check("A", QUESTION, "trend", session.version, position, up, 99.0, hashed)
+        check = Check(
+            session="A",
+            question=QUESTION,
+            question_class="trend",
+            session_version=session.version,
+            position=position,
+            token=up,
+            gap=99.0,
+            token_hash=hashed,
+        )
         waiting.append((check, exact.from_scratch("A", entry), bars))
         for offered in [offered for offered in waiting if bars - offered[2] > 20 or chance.random() < 0.3]:
             waiting.remove(offered)

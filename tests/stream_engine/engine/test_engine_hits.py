@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from stream_engine.board.meta import board_meta
 from stream_engine.board.writer import BoardWriter
-from stream_engine.decision.gate import Gate
 from stream_engine.messages import Record, StandingPut
-from stream_engine.model.render.builder import TokenBuilder
 
 TREND = "What is the trend?"
 OTHER_WORDING = "Which way is it going?"
 MOMENTUM = "What is the momentum?"
-
-
-@pytest.fixture
-def board(tmp_path: Path, builder: TokenBuilder) -> Iterator[BoardWriter]:
-    writer = BoardWriter.create(
-        tmp_path / "board", board_meta(builder.profile, Gate({}, {}, 0.0)), 16, 64, 1, 60.0
-    )
-    yield writer
-    writer.close()
 
 
 @pytest.fixture

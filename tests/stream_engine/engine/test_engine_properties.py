@@ -27,10 +27,11 @@ from stream_engine.decision.entry import standing_entry
 from stream_engine.decision.gate import ClassGate, FastAnswer, Gate
 from stream_engine.decision.reading import Miss
 from stream_engine.engine.agentic import TurnRefused
-from stream_engine.messages import Answer, Assign, Batch, Check, ErrorReply, Query, Record, StandingPut
+from stream_engine.messages import Answer, Assign, Check, ErrorReply, Query, Record, StandingPut
 from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.session.token_hash import token_hash
+from tests.support.batches import batch_of
 
 TOPIC = "market.bars"
 KEYS = ("A", "B", "C", "D", "E")
@@ -109,7 +110,7 @@ def session_machine(
             follows = self.offset - 1
             self.offset += len(records)
             self.log += records
-            batch = Batch(TOPIC, 0, self.generation, follows, self.offset - 1, len(records), tuple(records))
+            batch = batch_of(records, follows, last=self.offset - 1, generation=self.generation)
             assert self.engine.ingest.take(batch) is None
 
         def step(self) -> bool:
@@ -162,7 +163,16 @@ def session_machine(
                 if not isinstance(slot, Miss):
                     version, position = slot.evidence.session_version, slot.ready.position
                     self.picked.append(
-                        Check(key, QUESTIONS[0], "trend", version, position, up, 99.0, slot.token_hash)
+                        Check(
+                            session=key,
+                            question=QUESTIONS[0],
+                            question_class="trend",
+                            session_version=version,
+                            position=position,
+                            token=up,
+                            gap=99.0,
+                            token_hash=slot.token_hash,
+                        )
                     )
 
         @rule()
@@ -241,7 +251,7 @@ def session_machine(
             self.engine.assign(Assign(TOPIC, 0, self.generation, start, start))
             again = self.log[start:]
             if again:
-                batch = Batch(TOPIC, 0, self.generation, start - 1, self.offset - 1, len(again), tuple(again))
+                batch = batch_of(again, start - 1, last=self.offset - 1, generation=self.generation)
                 assert self.engine.ingest.take(batch) is None
 
         @invariant()

@@ -14,11 +14,12 @@ from stream_engine.config.risk import RiskSettings
 from stream_engine.decision.entry import GENERIC_KEY
 from stream_engine.decision.gate import ClassGate
 from stream_engine.engine.engine import Engine
-from stream_engine.messages import Answer, Assign, Batch, Check, ErrorReply, Query, Record
+from stream_engine.messages import Answer, Assign, Check, ErrorReply, Query, Record
 from stream_engine.model.render.text_builder import TextBuilder
 from stream_engine.process.build import build_engine
 from stream_engine.risk.monitor import RiskMonitor
 from stream_engine.session.token_hash import token_hash
+from tests.support.batches import batch_of
 
 NOISE = 2e-4
 
@@ -32,7 +33,7 @@ def engine(tiny_chat: Path) -> Engine:
 
 def commit(engine: Engine, records: list[Record]) -> None:
     first, last = records[0].offset, records[-1].offset
-    batch = Batch("market.bars", 0, 1, first - 1, last, len(records), tuple(records))
+    batch = batch_of(records, first - 1, last=last)
     assert engine.ingest.take(batch) is None
     engine.run_until_idle()
     engine.ingest.settle()
@@ -145,7 +146,16 @@ def test_a_check_finds_the_full_paths_answer_of_that_time(
         position = len(session.tokens) + len(builder.generic_entry)
         hashed = token_hash(session.tokens, builder.generic_entry)
         token = next(token for token, (kind, _) in builder.answers.items() if kind == "trend")
-        check = Check("AAPL", question, "trend", session.version, position, token, 99.0, hashed)
+        check = Check(
+            session="AAPL",
+            question=question,
+            question_class="trend",
+            session_version=session.version,
+            position=position,
+            token=token,
+            gap=99.0,
+            token_hash=hashed,
+        )
         commit(engine, [make_record("AAPL", offset)])
         steps = engine.counters.steps_total
         desk.offer(check)

@@ -10,7 +10,6 @@ import pytest
 from stream_engine.messages import (
     AnswerChanged,
     Assign,
-    Batch,
     Committed,
     NotEvaluated,
     Query,
@@ -18,6 +17,7 @@ from stream_engine.messages import (
     StandingPut,
 )
 from stream_engine.model.render.builder import TokenBuilder
+from tests.support.batches import batch_of
 
 TOPIC = "market.bars"
 TREND = "What is the trend?"
@@ -38,7 +38,7 @@ class Stream:
         number = self._index.get(key, 0) if index is None else index
         self._index[key] = max(self._index.get(key, 0), number + 1)
         record = self._make(key, self.offset, number, close)
-        batch = Batch(TOPIC, 0, 1, self.offset - 1, self.offset, 1, (record,))
+        batch = batch_of((record,), self.offset - 1, last=self.offset)
         assert self.bench.engine.ingest.take(batch) is None
         self.offset += 1
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from stream_engine.messages import Answer, AnswerChanged, Assign, Batch, ErrorReply, Query, Record, StandingPut
+from stream_engine.messages import Answer, AnswerChanged, Assign, ErrorReply, Query, Record, StandingPut
 from stream_engine.session.session import SessionState
+from tests.support.batches import batch_of
 
 TOPIC = "market.bars"
 TREND = "What is the trend?"
@@ -31,7 +32,7 @@ class Feed:
             for place, key in enumerate(keys)
         ]
         follows, self.offset = self.offset - 1, self.offset + len(records)
-        batch = Batch(TOPIC, 0, 1, follows, self.offset - 1, len(records), tuple(records))
+        batch = batch_of(records, follows, last=self.offset - 1)
         assert self.bench.engine.ingest.take(batch) is None
         if run:
             self.bench.engine.run_until_idle()

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from stream_engine.board.meta import board_meta
 from stream_engine.board.reader import BoardReader, ReadySlot
 from stream_engine.board.writer import BoardWriter
-from stream_engine.decision.gate import Gate
 from stream_engine.decision.reading import Miss
 from stream_engine.messages import Answer, ErrorReply, Query
-from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.session.token_hash import token_hash
 
 TREND = "What is the trend?"
-
-
-@pytest.fixture
-def board(tmp_path: Path, builder: TokenBuilder) -> Iterator[BoardWriter]:
-    writer = BoardWriter.create(
-        tmp_path / "board", board_meta(builder.profile, Gate({}, {}, 0.0)), 16, 64, 1, 60.0
-    )
-    yield writer
-    writer.close()
-
-
-@pytest.fixture
-def reader(board: BoardWriter, tmp_path: Path) -> BoardReader:
-    return BoardReader.open(tmp_path / "board", 0)
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from stream_engine.messages import (
     AnswerChanged,
     Assign,
     Bar,
-    Batch,
     Committed,
     FromEngine,
     Query,
@@ -25,6 +24,7 @@ from stream_engine.messages import (
     StandingPut,
 )
 from stream_engine.session.session import SessionState, Source
+from tests.support.batches import batch_of
 
 TOPIC = "market.bars"
 TREND = "What is the trend?"
@@ -39,7 +39,7 @@ def bench(make_bench: Callable[..., Any]) -> Any:
 
 def take(bench: Any, records: Sequence[Record], *, generation: int = 1, follows: int | None = None) -> None:
     first = records[0].offset - 1 if follows is None else follows
-    message = Batch(TOPIC, 0, generation, first, records[-1].offset, len(records), tuple(records))
+    message = batch_of(records, first, generation=generation)
     assert bench.engine.ingest.take(message) is None
 
 
@@ -51,7 +51,7 @@ def run(bench: Any) -> list[Ack]:
 
 
 def test_an_empty_batch_is_acknowledged_at_once(bench: Any) -> None:
-    assert bench.engine.ingest.take(Batch(TOPIC, 0, 1, -1, 9, 10, ())) is None
+    assert bench.engine.ingest.take(batch_of((), last=9, consumed=10)) is None
     (ack,) = bench.engine.ingest.settle()
     assert (ack.last, ack.floor, ack.applied, ack.duplicates) == (9, 10, 0, 0)
 
@@ -61,7 +61,9 @@ def test_a_record_without_bars_claims_its_key_and_opens_no_session(
 ) -> None:
     assert bench.engine.assign(Assign("market.trades", 0, 2, 0, 0))
     trades = [Record("A", 0, 0, ())]
-    assert bench.engine.ingest.take(Batch("market.trades", 0, 2, -1, 0, 1, tuple(trades))) is None
+    assert (
+        bench.engine.ingest.take(batch_of(trades, last=0, consumed=1, topic="market.trades", generation=2)) is None
+    )
     assert [(ack.last, ack.applied) for ack in run(bench)] == [(0, 1)]
     assert "A" not in bench.engine.sessions
     take(bench, [make_record("A", 0), make_record("B", 1)])
@@ -69,7 +71,10 @@ def test_a_record_without_bars_claims_its_key_and_opens_no_session(
     assert [(rejection.offset, rejection.reason) for rejection in ack.rejected] == [(0, "second_source")]
     assert "is fed by market.trades/0" in ack.rejected[0].detail
     trades = [Record("B", 1, 0, ()), make_record("A", 2)]
-    assert bench.engine.ingest.take(Batch("market.trades", 0, 2, 0, 2, 2, tuple(trades))) is None
+    assert (
+        bench.engine.ingest.take(batch_of(trades, 0, last=2, consumed=2, topic="market.trades", generation=2))
+        is None
+    )
     (ack,) = run(bench)
     assert [(rejection.offset, rejection.reason) for rejection in ack.rejected] == [(1, "second_source")]
     assert ack.applied == 1
@@ -89,7 +94,7 @@ def test_refused_trades_are_told_again_however_the_next_consumer_polls_them(
     assert bench.engine.assign(Assign(topic, 0, 1, 0, 0))
 
     def told(generation: int, *records: Record) -> tuple[list[tuple[int, str]], int]:
-        bench.engine.ingest.take(Batch(topic, 0, generation, -1, 6, 7, records))
+        bench.engine.ingest.take(batch_of(records, last=6, consumed=7, topic=topic, generation=generation))
         (ack,) = run(bench)
         return [(rejection.offset, rejection.reason) for rejection in ack.rejected], ack.duplicates
 
@@ -152,7 +157,7 @@ def test_windows_that_are_due_together_come_in_messages_of_a_bounded_size(
     monkeypatch.setattr(ingest, "ACK_BARS", 2 * len(first.windows[0].bars) - 1)
     told: list[list[str]] = []
     for last in range(280, 283):
-        batch = Batch(TOPIC, 0, 2, last - 1 if told else -1, last, 1, (make_record("A", last, index=last),))
+        batch = batch_of((make_record("A", last, index=last),), last - 1 if told else -1, last=last, generation=2)
         assert bench.engine.ingest.take(batch) is None
         (ack,) = run(bench)
         told.append([window.session for window in ack.windows])
@@ -387,7 +392,7 @@ def test_a_rejection_is_told_again_to_the_next_consumer(bench: Any, make_record:
     """The one before may have died with the dead letter in its hands."""
     late, foreign = make_record("A", 3, -9), make_record("B", 4)
     bench.engine.assign(Assign("market.trades", 0, 1, 0, 0))
-    bench.engine.ingest.take(Batch("market.trades", 0, 1, -1, 0, 1, (make_record("B", 0),)))
+    bench.engine.ingest.take(batch_of((make_record("B", 0),), last=0, topic="market.trades"))
     records = [*(make_record("A", offset) for offset in range(3)), late, foreign, make_record("A", 5)]
     take(bench, records)
     ack = next(ack for ack in run(bench) if ack.topic == TOPIC)

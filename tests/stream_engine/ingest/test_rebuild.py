@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from stream_engine.messages import Ack, Assign, Batch, Record, Restore, Window
+from stream_engine.messages import Ack, Assign, Record, Restore, Window
+from tests.support.batches import batch_of
 
 TOPIC = "market.bars"
 
@@ -30,7 +31,9 @@ class Log:
 
     def feed(self, bench: Any, generation: int, start: int, end: int) -> None:
         if start < end:
-            batch = Batch(TOPIC, 0, generation, start - 1, end - 1, end - start, tuple(self.records[start:end]))
+            batch = batch_of(
+                self.records[start:end], start - 1, last=end - 1, consumed=end - start, generation=generation
+            )
             assert bench.engine.ingest.take(batch) is None
         bench.engine.run_until_idle()
         for ack in bench.engine.ingest.settle():
@@ -136,7 +139,7 @@ def test_every_live_record_is_counted_once(
     ingest = bench.engine.ingest
 
     def acknowledged(generation: int, follows: int, records: list[Record]) -> Ack:
-        batch = Batch(TOPIC, 0, generation, follows, records[-1].offset, len(records), tuple(records))
+        batch = batch_of(records, follows, generation=generation)
         assert ingest.take(batch) is None
         bench.engine.run_until_idle()
         (ack,) = ingest.settle()

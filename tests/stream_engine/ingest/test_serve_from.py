@@ -11,9 +11,10 @@ from stream_engine.board.meta import board_meta
 from stream_engine.board.reader import BoardReader, ReadySlot
 from stream_engine.board.writer import BoardWriter
 from stream_engine.decision.reading import Miss
-from stream_engine.messages import Answer, Assign, Batch, Committed, ErrorReply, Record
+from stream_engine.messages import Answer, Assign, Committed, ErrorReply, Record
 from stream_engine.process.status import session_info
 from stream_engine.session.session import SessionState
+from tests.support.batches import batch_of
 
 TOPIC, TREND = "market.bars", "What is the trend?"
 
@@ -22,7 +23,7 @@ TOPIC, TREND = "market.bars", "What is the trend?"
 def feed(make_record: Callable[..., Record]) -> Callable[..., None]:
     def feed(bench: Any, start: int, end: int, keys: str = "A") -> None:
         records = tuple(make_record(keys[offset % len(keys)], offset) for offset in range(start, end))
-        assert bench.engine.ingest.take(Batch(TOPIC, 0, 1, start - 1, end - 1, end - start, records)) is None
+        assert bench.engine.ingest.take(batch_of(records, start - 1, last=end - 1, consumed=end - start)) is None
         bench.engine.run_until_idle()
         bench.engine.ingest.settle()
         bench.engine.run_until_idle()
@@ -78,7 +79,7 @@ def test_late_records_alone_keep_no_session_waiting(
     bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0, serve_from=41))
     feed(bench, 0, 40)
     late = make_record("A", 40, -5)
-    bench.engine.ingest.take(Batch(TOPIC, 0, 1, 39, 40, 1, (late,)))
+    bench.engine.ingest.take(batch_of((late,), 39, last=40))
     bench.engine.run_until_idle()
     bench.engine.ingest.settle()
     bench.engine.run_until_idle()

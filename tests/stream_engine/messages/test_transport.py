@@ -191,7 +191,16 @@ def test_replies_find_their_requests_in_any_order(server: EngineServer, settings
 
 def test_what_is_posted_arrives_or_is_refused_at_once(settings: TransportSettings) -> None:
     """Nothing waits for an engine that is away, and only so much for one that does not read."""
-    check = Check("A", "?", "trend", 1, 2, 3, 4.0, 2**64 - 1)
+    check = Check(
+        session="A",
+        question="?",
+        question_class="trend",
+        session_version=1,
+        position=2,
+        token=3,
+        gap=4.0,
+        token_hash=2**64 - 1,
+    )
 
     async def scenario() -> None:
         client = EngineClient(settings)
@@ -235,7 +244,7 @@ def test_an_engine_that_does_not_answer_is_unavailable(settings: TransportSettin
 
 
 def test_events_reach_every_subscriber(server: EngineServer, settings: TransportSettings) -> None:
-    event = Committed("A", 1, 1, "t", 0, 0, None)
+    event = Committed(session="A", session_version=1, bars=1, topic="t", partition=0, offset=0, event_time=None)
 
     async def scenario() -> None:
         client = EngineClient(settings)

@@ -21,7 +21,6 @@ from stream_engine.messages import (
     AnswerChanged,
     Assign,
     Bar,
-    Batch,
     Check,
     ConsumerHello,
     ConsumerReport,
@@ -56,6 +55,7 @@ from stream_engine.process.intake import GENERATION_AHEAD_US, MAX_CONSUMERS
 from stream_engine.process.service import EngineService
 from stream_engine.session.session import IllegalTransition, Session, Source
 from stream_engine.util.skipped import MESSAGE_REASONS
+from tests.support.batches import batch_of
 from tests.support.hostile import NESTED, mutated
 from tests.support.strangers_engine import PATIENCE_MS, StrangersEngine
 
@@ -101,12 +101,18 @@ LAG = {f"{TOPIC}/{number}": 0 for number in range(4)}
 REPORT = ConsumerReport(LAG, {"bars_total": 1.0}, {f"{TOPIC}/0": RecordCounts(1, 1)}, None, {TOPIC: 4})
 ASSIGN = Assign(TOPIC, 0, 1, 5, 5)
 WINDOW = Window(
-    "A", 4, 1_000, 1, WindowUnits(60, 10.0, 0.5, 7.0, 3), tuple(WindowBar(bar, 3, 1_000) for bar in bars(0, 3))
+    session="A",
+    offset=4,
+    timestamp_ms=1_000,
+    swaps=1,
+    units=WindowUnits(60, 10.0, 0.5, 7.0, 3),
+    bars=tuple(WindowBar(bar, 3, 1_000) for bar in bars(0, 3)),
 )
 RESTORE = Restore(TOPIC, 0, 1, (WINDOW,))
-BATCH = Batch(TOPIC, 0, 1, 4, 8, 4, (Record("A", 5, 1_000, bars(3, 2)), Record("B", 8, -1, bars(0, 1), True)))
+BATCH = batch_of((Record("A", 5, 1_000, bars(3, 2)), Record("B", 8, -1, bars(0, 1), True)), 4, last=8, consumed=4)
 ANSWER = AnswerChanged(
-    "A", "q", TREND, "up", None, True, class_="trend", gap=1.0, confidence=None, session_version=3, topic=TOPIC,
+    session="A", query="q", question=TREND, answer="up", previous=None, initial=True, class_="trend", gap=1.0,
+    confidence=None, session_version=3, topic=TOPIC,
     partition=0, offset=2, event_time=None,
 )  # fmt: skip
 FLOW = (HELLO, REPORT, ASSIGN, RESTORE, BATCH)
@@ -117,9 +123,27 @@ OTHERS: tuple[ToEngine, ...] = (
     RegistrySnapshot(3, (StandingApply(2, "q", StandingPut("A", TREND, "commit", "q")),), (ANSWER,)),
     StandingApply(4, "r", StandingPut("*", TREND, "change", "r"), "token"),
     StandingApply(5, "q", None),
-    Query("A", TREND, "auto", 60_000, 5, OffsetBound(0, 5), 10, 1_000),
+    Query(
+        session="A",
+        question=TREND,
+        path="auto",
+        max_age_ms=60_000,
+        min_version=5,
+        min_offset=OffsetBound(0, 5),
+        wait_ms=10,
+        patience_ms=1_000,
+    ),
     Query("A", "Why?", "full"),
-    Check("A", TREND, "trend", 9, 40, 3, 2.0, 2**63),
+    Check(
+        session="A",
+        question=TREND,
+        question_class="trend",
+        session_version=9,
+        position=40,
+        token=3,
+        gap=2.0,
+        token_hash=2**63,
+    ),
     SessionsRequest("A"),
     SessionsRequest(),
     SessionDelete("A"),
@@ -323,7 +347,7 @@ def sound(engine: StrangersEngine) -> None:
         generation = owned.generation + 1
     engine.hear(REPORT, Assign(TOPIC, 1, generation, 0, 0))
     record = Record("sound", 0, 0, bars(0, 1))
-    engine.hear(Batch(TOPIC, 1, generation, -1, 0, 1, (record,)))
+    engine.hear(batch_of((record,), last=0, partition=1, generation=generation))
     assert "sound" in engine.service.engine.sessions
     (reply,) = engine.hear(SessionsRequest("sound"), correlation=b"sound")
     assert isinstance(reply, Sessions)
@@ -380,8 +404,10 @@ def test_no_partition_that_begins_wrong_breaks_the_engine(
 def test_sessions_of_this_code_are_whole_after_a_window_from_a_stranger(engine: StrangersEngine) -> None:
     """One that passes every bound, with numbers that nobody has."""
     odd = Window(
-        "A", 4, 2**62, 2**62, WindowUnits(2**31 - 1, -1.7e308, 1e-300, 5e-324, 60_000),
-        tuple(WindowBar(Bar(n, 1.7e308, 1.7e308, -1.7e308, 1.7e308, 1.7e308), 0, -(2**63)) for n in range(200)),
+        session="A", offset=4, timestamp_ms=2**62, swaps=2**62, units=WindowUnits(2**31 - 1, -1.7e308, 1e-300,
+        5e-324, 60_000),
+        bars=tuple(WindowBar(Bar(n, 1.7e308, 1.7e308, -1.7e308, 1.7e308, 1.7e308), 0,
+        -(2**63)) for n in range(200)),
     )  # fmt: skip
     engine.hear(HELLO, ASSIGN, Restore(TOPIC, 0, 1, (odd,)), BATCH)
     assert isinstance(engine.service.engine.sessions["A"], Session)

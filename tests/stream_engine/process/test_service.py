@@ -56,6 +56,7 @@ from stream_engine.messages import (
 from stream_engine.messages.transport import EngineClient, EngineLink
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.process.service import EngineService
+from tests.support.batches import batch_of
 
 TOPIC = "market.bars"
 TREND = "What is the trend?"
@@ -160,7 +161,7 @@ def fed(consumer: Consumer, make_record: Callable[..., Record]) -> Consumer:
 
 def batch(records: Sequence[Record], generation: int = 1) -> Batch:
     first, last = records[0].offset, records[-1].offset
-    return Batch(TOPIC, 0, generation, first - 1, last, len(records), tuple(records))
+    return batch_of(records, first - 1, last=last, generation=generation)
 
 
 def test_hello_is_welcomed_with_boot_id_credits_and_the_connection(running: Running, consumer: Consumer) -> None:
@@ -188,7 +189,7 @@ def test_batches_are_acknowledged_with_their_floor_or_refused(
     refused = consumer.next()
     assert isinstance(refused, Refused)
     assert (refused.boot_id, refused.expected_follows) == (running.service.engine.boot_id, 9)
-    consumer.send(Batch(TOPIC, 0, 1, 9, 20, 11, ()))
+    consumer.send(batch_of((), 9, last=20, consumed=11))
     assert [ack.last for ack in consumer.until(20)] == [20]
 
 
@@ -358,7 +359,7 @@ def test_status_gives_reasons_until_a_consumer_and_a_partition_are_there(
     consumer.next()
     assert running.one(StatusRequest()).reasons == ("no partition is assigned yet",)
     consumer.send(ConsumerReport({f"{TOPIC}/0": 3}, {"commits_total": 1.0}), Assign(TOPIC, 0, 1, 0, 0))
-    consumer.send(Batch(TOPIC, 0, 1, -1, 0, 1, ()))
+    consumer.send(batch_of((), last=0, consumed=1))
     consumer.until(0)
     last = running.one(StatusRequest())
     assert (last.ready, last.consumers, last.lag) == (True, 1, {f"{TOPIC}/0": 3})

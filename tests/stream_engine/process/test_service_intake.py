@@ -21,6 +21,7 @@ from stream_engine.messages.transport import Peer
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.process.service import MAX_MESSAGES, MAX_WEIGHT, EngineService
 from stream_engine.session.session import Session, Source
+from tests.support.batches import batch_of
 from tests.support.clock import Clock
 
 TOPIC = "market.bars"
@@ -69,7 +70,7 @@ def deliver(service: EngineService, monkeypatch: pytest.MonkeyPatch, *messages: 
 
 
 def batch(records: tuple[Record, ...]) -> Batch:
-    return Batch(TOPIC, 0, 1, records[0].offset - 1, records[-1].offset, len(records), records)
+    return batch_of(records, records[0].offset - 1)
 
 
 def test_a_step_comes_after_so_many_bars(

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from stream_engine.messages import Assign, Batch, ConsumerReport, Query, Record, RecordCounts, StandingPut
+from stream_engine.messages import Assign, ConsumerReport, Query, Record, RecordCounts, StandingPut
 from stream_engine.messages.metric_help import ENGINE_COUNTERS, ENGINE_GAUGES
 from stream_engine.process.status import LAST_BARS, session_info, session_infos, status
+from tests.support.batches import batch_of
 from tests.support.board_bench import Bench as BoardBench
 
 TOPIC = "market.bars"
@@ -23,7 +24,7 @@ def bench(make_bench: Callable[..., Any], make_record: Callable[..., Record]) ->
     made = make_bench(sessions=2)
     made.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
     records = tuple(make_record("^GSPC", offset) for offset in range(40))
-    made.engine.ingest.take(Batch(TOPIC, 0, 1, -1, 39, 41, records))
+    made.engine.ingest.take(batch_of(records, last=39, consumed=41))
     made.engine.run_until_idle()
     made.engine.ingest.settle()
     return made
@@ -134,7 +135,7 @@ def test_a_session_shows_its_end(bench: Any) -> None:
 def test_sessions_without_bars_or_cells_are_shown_as_well(bench: Any, make_record: Callable[..., Record]) -> None:
     bench.engine.append_turn("agent", bench.builder.tool_payload("hello"))
     records = tuple(make_record(key, 40 + n) for n, key in enumerate("AB"))
-    bench.engine.ingest.take(Batch(TOPIC, 0, 1, 39, 41, 2, records))
+    bench.engine.ingest.take(batch_of(records, 39, last=41, consumed=2))
     shown = {info.id: info for info in session_infos(bench.engine).sessions}
     assert list(shown) == ["A", "B", "^GSPC", "agent"]
     assert (shown["A"].state, shown["A"].ready, shown["A"].last_event_time) == ("EMPTY", False, None)

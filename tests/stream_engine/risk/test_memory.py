@@ -19,7 +19,17 @@ from stream_engine.util.lockfile import held
 from tests.support.hostile import NESTED, mutated
 
 CLOSED, RAISED = ({"trend": KeptClass(state)} for state in ("CLOSED", "RAISED"))
-FULL = KeptClass("RAISED", 2.5, 0.02, 40, 3, 12, 5, [0.1, 1e-9, 123456.789], [("AAPL", 2**64 - 1), ("MSFT", 0)])
+FULL = KeptClass(
+    state="RAISED",
+    tau=2.5,
+    budget=0.02,
+    checks=40,
+    false_accepts=3,
+    past_checks=12,
+    past_false_accepts=5,
+    sums=[0.1, 1e-9, 123456.789],
+    points=[("AAPL", 2**64 - 1), ("MSFT", 0)],
+)
 
 
 def test_all_of_a_class_comes_back(tmp_path: Path) -> None:

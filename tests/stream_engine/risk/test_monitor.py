@@ -76,9 +76,24 @@ def test_classes_move_apart() -> None:
 
 
 def test_the_budget_is_the_calibrations_unless_it_is_set() -> None:
-    identity = Identity("m", "w", "p", "...", {}, 32, 64, "float32", "none")
+    identity = Identity(
+        model="m",
+        weights_sha256="w",
+        profile_digest="p",
+        prompt="...",
+        fast_answers={},
+        window_bars=32,
+        region_bars=64,
+        dtype="float32",
+        quantization="none",
+    )
     calibration = Calibration(
-        identity, 0.01, 0.05, "2026-01-02T03:04:05Z", (), {"trend": ClassCalibration(1.0, "c", True)}
+        identity=identity,
+        r_max=0.01,
+        delta=0.05,
+        created="2026-01-02T03:04:05Z",
+        series=(),
+        classes={"trend": ClassCalibration(1.0, "c", True)},
     )
     classes = {"trend": ClassGate(1.0)}
     assert RiskMonitor(RiskSettings(), classes).settings.budget == 0.02

@@ -18,7 +18,8 @@ def registered(builder: TokenBuilder) -> RegisteredQueries:
 
 def evaluation(session: str, query: str, answer: str, version: int = 1) -> AnswerChanged:
     return AnswerChanged(
-        session, query, TREND, answer, None, False, class_="trend", gap=1.0, confidence=None,
+        session=session, query=query, question=TREND, answer=answer, previous=None, initial=False,
+        class_="trend", gap=1.0, confidence=None,
         session_version=version, topic="t", partition=0, offset=version - 1, event_time=None,
     )  # fmt: skip
 

@@ -45,7 +45,23 @@ def test_priorities(scheduler: Scheduler) -> None:
 
 
 def test_a_check_comes_after_standing_queries_and_before_lone_prepositions(scheduler: Scheduler) -> None:
-    checks = [CheckWork(Check("A", "?", "trend", 1, 2, 3, 4.0, number), 9, (1,)) for number in range(2)]
+    checks = [
+        CheckWork(
+            Check(
+                session="A",
+                question="?",
+                question_class="trend",
+                session_version=1,
+                position=2,
+                token=3,
+                gap=4.0,
+                token_hash=number,
+            ),
+            9,
+            (1,),
+        )
+        for number in range(2)
+    ]
     for check in checks:
         scheduler.add_check(check)
     scheduler.add(Lane.LONE, "A")
@@ -173,7 +189,23 @@ def test_queries_that_nobody_waits_for_are_taken_off(scheduler: Scheduler) -> No
 
 
 def test_a_check_that_goes_on_is_the_next_one(scheduler: Scheduler) -> None:
-    checks = [CheckWork(Check("A", "?", "trend", 1, 2, 3, 4.0, number), 9, (1,)) for number in range(2)]
+    checks = [
+        CheckWork(
+            Check(
+                session="A",
+                question="?",
+                question_class="trend",
+                session_version=1,
+                position=2,
+                token=3,
+                gap=4.0,
+                token_hash=number,
+            ),
+            9,
+            (1,),
+        )
+        for number in range(2)
+    ]
     for check in checks:
         scheduler.add_check(check)
     scheduler.continue_check(checks[1], 7)

@@ -10,14 +10,14 @@ from stream_engine.data.series import Series
 from stream_engine.data.simulate import simulate
 from stream_engine.model.profile import EMBEDDED, Profile
 from stream_engine.process.build import build_engine
-from stream_engine.training.served import HEADER, Served, baseline, line, report, serve_series
+from stream_engine.training.served import HEADER, ServedAnswer, baseline, line, report, serve_series
 
 PROFILE = Profile.load(EMBEDDED)
 
 
 def test_a_gate_line_counts_what_fires_what_is_right_and_what_differs() -> None:
     served = [
-        Served("x", HEADER, 32, word, gap, "up", "up", full)
+        ServedAnswer(name="x", kind=HEADER, fill=32, word=word, gap=gap, right="up", ceiling="up", full=full)
         for word, gap, full in (("up", 3.0, "up"), ("down", 2.5, "up"), ("", 9.0, "up"), ("up", 2.0, "down"))
     ]
     assert "n     4  coverage 0.5000  right 0.5000" in line(served, 2.0)
@@ -28,13 +28,13 @@ def test_a_gate_line_counts_what_fires_what_is_right_and_what_differs() -> None:
 
 
 @pytest.fixture(scope="module")
-def served() -> list[Served]:
+def served() -> list[ServedAnswer]:
     engine = build_engine(EngineSettings(max_sessions=1, threads=1))
     bars = simulate(np.random.default_rng(3), 1, 33 * 12).series(0)
     return serve_series(engine, Series("simulated", "X", bars), 100)
 
 
-def test_every_commit_is_judged_for_every_class_at_another_fill(served: list[Served]) -> None:
+def test_every_commit_is_judged_for_every_class_at_another_fill(served: list[ServedAnswer]) -> None:
     header = [asking for asking in served if asking.kind == HEADER]
     assert [asking.fill for asking in header] == list(range(32, 44))
     assert {asking.kind for asking in served} >= {HEADER, "trend"}
@@ -45,7 +45,7 @@ def test_every_commit_is_judged_for_every_class_at_another_fill(served: list[Ser
     assert np.mean([asking.right == asking.ceiling for asking in header]) >= 0.9
 
 
-def test_the_report_has_a_table_of_every_class(served: list[Served]) -> None:
+def test_the_report_has_a_table_of_every_class(served: list[ServedAnswer]) -> None:
     text = report(served, PROFILE.classes, dict(PROFILE.tau), PROFILE.window_bars)
     assert "header (trend), over tau:" in text
     assert all(f"{answer_class.name} ({answer_class.name}), over tau:" in text for answer_class in PROFILE.classes)
