@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
 
+from query_api.access.browsers import BrowserRules
 from query_api.edge import Edge
 from query_api.errors import install_error_handlers
 from query_api.events import EventHub
@@ -17,7 +19,7 @@ from query_api.fast_path import FastPath
 from query_api.metrics import ApiMetrics
 from query_api.questions import QuestionRouter
 from query_api.resources import Resources
-from query_api.routes import calibration, events, health, query, sessions, standing_queries
+from query_api.routes import calibration, documents, events, health, query, sessions, standing_queries
 from query_api.schemas import components
 from query_api.state import ApiState
 from query_api.worker import claim_worker
@@ -60,12 +62,30 @@ def create_app(config: Config) -> FastAPI:
         version="1",
         lifespan=lifespan,
         redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
     )
     install_error_handlers(app)
     # The query route first: the id of a session takes slashes, and would swallow it.
-    routers = [module.router for module in (query, sessions, standing_queries, calibration, events, health)]
+    routers = [
+        module.router for module in (query, sessions, standing_queries, calibration, events, health, documents)
+    ]
     resources = Resources([*(route for router in routers for route in router.routes), *app.routes])
-    app.add_middleware(Edge, metrics=metrics, resources=resources, max_body_bytes=config.api.max_body_bytes)
+    app.add_middleware(
+        Edge,
+        metrics=metrics,
+        resources=resources,
+        browsers=BrowserRules(config.api.host, config.api.hosts, config.api.origins),
+        max_body_bytes=config.api.max_body_bytes,
+    )
+    if config.api.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=config.api.origins,
+            allow_methods=["GET", "HEAD", "POST", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "Last-Event-ID", "X-API-Key"],
+            expose_headers=["Location", "Retry-After"],
+        )
     for router in routers:
         app.include_router(router)
     _document(app)

@@ -10,12 +10,15 @@ from urllib.parse import unquote
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from query_api.access.browsers import BrowserRules
 from query_api.errors import ApiError, error_response, invalid, unexpected_error
 from query_api.metrics import ApiMetrics
 from query_api.resources import Resource, Resources
 
 log = logging.getLogger(__name__)
 
+PROBES = "/health/"
+"""Whoever probes calls this machine by whatever name it has for it; what it learns is no secret."""
 UNMATCHED = "unmatched"
 """Route label of a path that no route has: the path itself would make one series per typing error."""
 
@@ -27,10 +30,13 @@ class _HeadSent(Exception):
 class Edge:
     """Pure ASGI: the framework's own middleware base class would cost as much as a fast answer does."""
 
-    def __init__(self, app: ASGIApp, metrics: ApiMetrics, resources: Resources, max_body_bytes: int) -> None:
+    def __init__(
+        self, app: ASGIApp, metrics: ApiMetrics, resources: Resources, browsers: BrowserRules, max_body_bytes: int
+    ) -> None:
         self._app = app
         self._metrics = metrics
         self._resources = resources
+        self._browsers = browsers
         self._max_body_bytes = max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -77,6 +83,9 @@ class Edge:
         """The reply to a request that no route has to see."""
         if "\ufffd" in scope["path"] and b"%EF%BF%BD" not in scope["raw_path"].upper():
             return error_response(invalid("the path is not percent-encoded UTF-8", param="path"))
+        probed = resource is not None and resource.path.startswith(PROBES)
+        if not probed and (refused := self._browsers.refusal(scope["method"], scope["headers"])):
+            return error_response(refused)
         if resource is not None:
             if scope["method"] == "OPTIONS":
                 return Response(status_code=204, headers={"allow": resource.allow})

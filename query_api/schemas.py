@@ -236,15 +236,16 @@ def request_body(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def responses(kind: type[msgspec.Struct], *errors: int, status: int = 200) -> dict[int | str, dict[str, Any]]:
-    """``responses`` of a route: its success body, and the error shape under each status in ``errors``."""
+    """``responses`` of a route: its success body, and the error shape under each status in ``errors`` and 403."""
     documented: dict[int | str, dict[str, Any]] = {
-        code: {"description": _MEANING[code], "content": reference(ErrorEnvelope)} for code in errors
+        code: {"description": _MEANING[code], "content": reference(ErrorEnvelope)} for code in (403, *errors)
     }
     documented[status] = {"description": "Success", "content": reference(kind)}
     return documented
 
 
 _MEANING = {
+    403: "A web page's request: under a name that is not ours, or a write from another origin",
     404: "No such session or standing query",
     409: "The freshness bounds are not met, or no ready distribution for `path: fast`",
     413: "The body is too large",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from stream_engine.config.rules import require
@@ -25,6 +26,13 @@ class ApiSettings:
     """Largest ``wait_ms`` of a query."""
     event_queue: int = 1000
     """Events a slow subscriber may fall behind before it is dropped."""
+    allowed_hosts: str = ""
+    """Names that the service is reached by, separated by commas, besides ``localhost``, ``api.host`` and addresses
+    in digits; ``*``: any. A request with another ``Host`` is refused: it may come from a page whose name was made
+    to point here. The health paths take any."""
+    cors_origins: str = ""
+    """Origins of web pages that may use the service, separated by commas (``https://desk.example``); ``*``: any.
+    Others may neither read nor write through their readers' browsers."""
     heartbeat_s: float = 15.0
     """Between two heartbeats of an event stream that has nothing else to say."""
 
@@ -34,3 +42,23 @@ class ApiSettings:
         for name in ("engine_timeout_s", "max_body_bytes", "event_queue", "heartbeat_s"):
             require(getattr(self, name) > 0, f"api.{name}", "positive", getattr(self, name))
         require(self.max_wait_ms >= 0, "api.max_wait_ms", "zero or positive", self.max_wait_ms)
+        for host in self.hosts:
+            good = host == "*" or re.fullmatch(r"[A-Za-z0-9._-]+", host)
+            require(
+                good, "api.allowed_hosts", "names without a port, separated by commas, or *", self.allowed_hosts
+            )
+        for origin in self.origins:
+            good = origin == "*" or re.fullmatch(r"https?://[A-Za-z0-9._:\[\]-]+", origin)
+            require(good, "api.cors_origins", "origins such as https://desk.example:8443, or *", self.cors_origins)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return _listed(self.allowed_hosts)
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        return _listed(self.cors_origins)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part for each in text.split(",") if (part := each.strip()))

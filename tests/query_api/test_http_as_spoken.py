@@ -68,7 +68,9 @@ def test_head_is_get_without_a_body(service: Service, path: str) -> None:
 
 def test_head_of_a_stream_does_not_wait_for_it(service: Service, talk: Talk) -> None:
     streams(service)
-    request = b"HEAD /v1/events HTTP/1.1\r\nHost: a\r\n\r\nGET /health/live HTTP/1.1\r\nHost: a\r\n"
+    request = (
+        b"HEAD /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health/live HTTP/1.1\r\nHost: localhost\r\n"
+    )
     status, headers, rest = talk(request + b"Connection: close\r\n\r\n")
     assert status == b"HTTP/1.1 200 OK"
     assert headers["content-type"].startswith("text/event-stream")
@@ -239,14 +241,15 @@ def test_http_1_0_reads_a_stream_to_its_end(service: Service, talk: Talk) -> Non
 
 def test_http_1_1_gets_a_stream_in_chunks(service: Service, talk: Talk) -> None:
     streams(service)
-    _, headers, body = talk(b"GET /v1/events HTTP/1.1\r\nHost: a\r\n\r\n", until=b"connected")
+    _, headers, body = talk(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n", until=b"connected")
     assert headers["transfer-encoding"] == "chunked"
     assert not body.startswith(b"event")
 
 
 def test_a_client_that_expects_to_be_asked_for_its_body(engine_answers: Service) -> None:
     url = engine_answers.http.base_url
-    head = b"POST /v1/sessions/AAPL/query HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nConnection: close\r\n"
+    head = b"POST /v1/sessions/AAPL/query HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    head += b"Expect: 100-continue\r\n"
     with socket.create_connection((url.host, url.port or 0), timeout=30) as connection:
         connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(QUESTION))
         assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -263,17 +266,17 @@ def test_a_client_that_expects_to_be_asked_for_its_body(engine_answers: Service)
 def test_a_body_in_chunks(engine_answers: Service, talk: Talk) -> None:
     half = len(QUESTION) // 2
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (QUESTION[:half], QUESTION[half:], b""))
-    head = b"POST /v1/sessions/A/query HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+    head = b"POST /v1/sessions/A/query HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     assert talk(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)[0] == b"HTTP/1.1 200 OK"
 
 
 def test_a_target_in_absolute_form(service: Service, talk: Talk) -> None:
-    request = b"GET http://a.test:8080/health/live HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n"
+    request = b"GET http://a.test:8080/health/live HTTP/1.1\r\nHost: localhost.test\r\nConnection: close\r\n\r\n"
     status, _, body = talk(request)
     assert (status, body) == (b"HTTP/1.1 200 OK", b'{"status":"ok"}')
 
 
-@pytest.mark.parametrize("request_line", [b"nonsense\r\n\r\n", b"GET /a b HTTP/1.1\r\nHost: a\r\n\r\n"])
+@pytest.mark.parametrize("request_line", [b"nonsense\r\n\r\n", b"GET /a b HTTP/1.1\r\nHost: localhost\r\n\r\n"])
 def test_what_is_no_http_is_told_in_the_one_shape(service: Service, talk: Talk, request_line: bytes) -> None:
     status, headers, body = talk(request_line)
     assert status.startswith(b"HTTP/1.1 400")
