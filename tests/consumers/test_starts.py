@@ -11,7 +11,6 @@ import pytest
 from consumers.consumer import Consumer
 from consumers.engine_watch import EngineWatch
 from consumers.kafka.source import AssignmentChange, SourceEvent, SourcePartition, SourceUnavailable
-from consumers.starts import LOOKUP_RETRY_S, MAX_LOADS
 from consumers.stream import StreamState
 from consumers.writers.windows import StoredWindows
 from consumers.writers.writers import Writers
@@ -103,7 +102,7 @@ class Bench:
 
     def assign(self, topic: str) -> None:
         self.source.changes += [
-            SourceEvent(AssignmentChange.ASSIGNED, SourcePartition(topic, n)) for n in range(MAX_LOADS)
+            SourceEvent(AssignmentChange.ASSIGNED, SourcePartition(topic, n)) for n in range(4)
         ]
 
     def turn(self, boot_id: str | None = None, link: bytes = b"") -> None:
@@ -198,9 +197,9 @@ def test_a_broker_that_does_not_answer_is_asked_once_a_turn(bench: Bench, monkey
         assert len(bench.source.looked_up) == turn
         bench.turn("boot-1")
         assert len(bench.source.looked_up) == turn  # a pause, of the clock after the lookup
-        clock.now += LOOKUP_RETRY_S
+        clock.now += 1.0
     bench.source.silent = False
     bench.turn("boot-1")
-    assert len(bench.source.looked_up) == 3 + MAX_LOADS
+    assert len(bench.source.looked_up) == 3 + 4
     bench.turn("boot-1")
     assert bench.streaming() == {bench.kafka.bars_topic}
