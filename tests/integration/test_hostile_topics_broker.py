@@ -13,7 +13,6 @@ from kafka import OffsetAndMetadata, TopicPartition
 from kafka.consumer import KafkaConsumer
 
 from stream_engine.messages import Assign, StandingPut, Status, StatusRequest
-from stream_engine.messages.transport import MAX_FRAME_BYTES
 from tests.support.hash_service import PATIENCE_S, TREND, Service, until
 from tests.support.hostile import NESTED
 
@@ -93,7 +92,7 @@ def test_a_stranger_on_the_socket_costs_the_engine_nothing(service: Service, str
         stranger.send_multipart([b"", msgspec.msgpack.encode(message)])
     stranger.send_multipart([b"1", NESTED])
     until(lambda: status(service).counters["messages_skipped_total"] == 4, "all four are counted")
-    stranger.send_multipart([b"", bytes(MAX_FRAME_BYTES + 1)])
+    stranger.send_multipart([b"", bytes(64 * 2**20 + 1)])
     service.bars("AAPL", range(3, 6))
     until(lambda: service.version("AAPL") == 6, "the engine goes on")
     until(lambda: status(service).ready, "ready as before")

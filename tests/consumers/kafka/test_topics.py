@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from consumers.inspection import TopicState
-from consumers.kafka.topics import DAY_MS, planned_topics
+from consumers.kafka.topics import planned_topics
 from stream_engine.config.kafka import KafkaSettings
 from stream_engine.config.rules import ConfigError
 
@@ -25,7 +25,7 @@ def test_every_topic_has_a_plan_of_its_own() -> None:
     assert {plan.replication for plan in plans.values()} == {3}
     compacted = {SETTINGS.windows_topic, SETTINGS.standing_topic, SETTINGS.answers_topic}
     assert {name for name, plan in plans.items() if plan.compacted} == compacted
-    assert plans[SETTINGS.trades_topic].config["retention.ms"] == str(2 * DAY_MS)
+    assert plans[SETTINGS.trades_topic].config["retention.ms"] == "172800000"
     assert plans[SETTINGS.bars_topic].config["retention.ms"] == "-1"
     assert plans[SETTINGS.bars_topic].partitions == plans[SETTINGS.windows_topic].partitions == 6
     assert plans[SETTINGS.dead_letter_topic].partitions == plans[SETTINGS.standing_topic].partitions == 1
@@ -67,7 +67,7 @@ def test_a_topic_that_takes_not_even_our_shortest_messages_is_wrong() -> None:
 
 def test_a_topic_is_described_as_it_is_or_as_it_will_be() -> None:
     assert state(SETTINGS.bars_topic, 0).describe() == "6 partitions, 3 replicas, kept for ever"
-    bars = state(SETTINGS.bars_topic, 1, cleanup_policy="delete", retention_ms=str(7 * DAY_MS))
+    bars = state(SETTINGS.bars_topic, 1, cleanup_policy="delete", retention_ms="604800000")
     assert bars.describe() == "1 partition, 3 replicas, kept 7 days"
     assert (
         state(SETTINGS.windows_topic, 2, cleanup_policy="compact").describe()

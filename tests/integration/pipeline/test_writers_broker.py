@@ -15,7 +15,7 @@ from consumers.kafka.topics import ensure_topics
 from consumers.wire.reasons import DeadLetter, RawRecord, Reason
 from consumers.writers import answers as sink
 from consumers.writers.answers import AnswerSink
-from consumers.writers.dead_letter import CUT_VALUE_BYTES, DeadLetterWriter
+from consumers.writers.dead_letter import DeadLetterWriter
 from stream_engine.config.kafka import KafkaSettings
 from stream_engine.localkafka import TemporaryKafka
 from stream_engine.localkafka.process import read_record
@@ -81,9 +81,9 @@ def test_a_dead_letter_that_the_broker_finds_too_large_is_cut_and_the_others_fol
         for record in records(kafka.bootstrap, kafka_settings.dead_letter_topic)
     }
     assert [found[number].value for number in (b"0", b"1", b"2", b"3")] == [
-        values[0][: CUT_VALUE_BYTES[0]],
+        values[0][:65_536],
         b"before",
-        values[2][: CUT_VALUE_BYTES[0]],
+        values[2][:65_536],
         b"after",
     ]
     assert dict(found[b"0"].headers)["truncated"] == b"500000"
@@ -119,7 +119,7 @@ def test_a_broker_that_does_not_tell_its_limits_is_found_out_by_writing(
         dict(record.headers)["offset"]: record.value
         for record in records(kafka.bootstrap, kafka_settings.dead_letter_topic)
     }
-    assert found == {b"0": b"x" * CUT_VALUE_BYTES[0], b"1": b"after"}
+    assert found == {b"0": b"x" * 65_536, b"1": b"after"}
 
 
 def answer(version: int) -> AnswerChanged:

@@ -51,7 +51,7 @@ from stream_engine.messages import (
     WindowBar,
     WindowUnits,
 )
-from stream_engine.process.intake import GENERATION_AHEAD_US, MAX_CONSUMERS
+from stream_engine.process.intake import MAX_CONSUMERS
 from stream_engine.process.service import EngineService
 from stream_engine.session.session import IllegalTransition, Session, Source
 from stream_engine.util.skipped import MESSAGE_REASONS
@@ -202,11 +202,13 @@ def test_a_report_with_few_partitions_takes_none_away(engine: StrangersEngine) -
 
 
 def test_a_generation_of_a_time_to_come_fences_nobody_out(engine: StrangersEngine) -> None:
-    far = time.time_ns() // 1_000 + 2 * GENERATION_AHEAD_US
+    minute = 60_000_000
+    far = time.time_ns() // 1_000 + 61 * minute
     (refused,) = engine.hear(Assign(TOPIC, 0, far, 0, 0))
     assert isinstance(refused, Refused)
     assert "clocks" in refused.reason
     assert engine.hear(Assign(TOPIC, 0, time.time_ns() // 1_000, 0, 0)) == []
+    assert engine.hear(Assign(TOPIC, 0, time.time_ns() // 1_000 + 59 * minute, 0, 0)) == []
     assert engine.partitions == [Source(TOPIC, 0)]
 
 

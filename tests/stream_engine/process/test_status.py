@@ -11,7 +11,7 @@ import pytest
 
 from stream_engine.messages import Assign, ConsumerReport, Query, Record, RecordCounts, StandingPut
 from stream_engine.messages.metric_help import ENGINE_COUNTERS, ENGINE_GAUGES
-from stream_engine.process.status import LAST_BARS, session_info, session_infos, status
+from stream_engine.process.status import session_info, session_infos, status
 from tests.support.batches import batch_of
 from tests.support.board_bench import Bench as BoardBench
 
@@ -129,7 +129,7 @@ def test_a_session_shows_its_end(bench: Any) -> None:
     assert info.offsets == {"market.bars/0": 39}
     assert (info.ready, info.standing_queries) == (True, 1)
     assert info.ready_token in {word for _, word in bench.builder.answers.values()}
-    assert [bar.time_us for bar in info.last_bars] == [n * 60_000_000 for n in range(40 - LAST_BARS, 40)]
+    assert [bar.time_us for bar in info.last_bars] == [n * 60_000_000 for n in range(35, 40)]
 
 
 def test_sessions_without_bars_or_cells_are_shown_as_well(bench: Any, make_record: Callable[..., Record]) -> None:

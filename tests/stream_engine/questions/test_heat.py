@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_engine.questions.heat import CANDIDATES, KEEP_ABOVE, PROMOTE_AT, HeatChange, QuestionHeat
+from stream_engine.questions.heat import HeatChange, QuestionHeat
 
 HALF_LIFE = 100.0
 
@@ -57,10 +57,10 @@ def test_what_was_registered_counts_no_more() -> None:
 def test_a_flood_of_different_questions_is_bounded_and_displaces_nothing() -> None:
     heat = QuestionHeat(2, HALF_LIFE)
     ask(heat, "q", 3)
-    for number in range(10 * CANDIDATES):
+    for number in range(640):
         assert heat.asked(f"flood {number}", 1.0) == HeatChange()
     assert heat.promoted == ("q",)
-    assert len(heat._questions) <= CANDIDATES
+    assert len(heat._questions) <= 64
 
 
 @given(
@@ -76,13 +76,13 @@ def test_promoted_are_few_hot_and_told_exactly_once(asks: list[tuple[str, float,
         changes = [heat.asked(question, now, times)]
         if cools:
             changes.append(heat.cool(now))
-            assert all(heat.heat(question, now) >= KEEP_ABOVE for question in heat.promoted)
+            assert all(heat.heat(question, now) >= 1.0 for question in heat.promoted)
         for change in changes:
             assert told >= set(change.demoted)
             told -= set(change.demoted)
             assert not told & set(change.promoted)
             told |= set(change.promoted)
-            assert all(heat.heat(question, now) >= PROMOTE_AT for question in change.promoted)
+            assert all(heat.heat(question, now) >= 2.5 for question in change.promoted)
         assert told == set(heat.promoted)
         assert len(told) <= places
 

@@ -10,21 +10,21 @@ import msgspec
 
 from stream_engine.config.risk import RiskSettings
 from stream_engine.messages import Record
-from stream_engine.risk.checked_points import MAX_POINTS, DecisionPoints
+from stream_engine.risk.checked_points import DecisionPoints
 from stream_engine.risk.memory import RiskMemory
 from stream_engine.risk.monitor import RiskMonitor
 from tests.support.checks import ALL, OTHER_WORDING, TREND, check_of, dropped
 
 
 def test_the_last_ones_are_known() -> None:
-    assert RiskSettings().horizon <= MAX_POINTS, "the detector's level is about so many checks"
+    assert RiskSettings().horizon <= 8_192, "the detector's level is about so many checks"
     points = DecisionPoints([("A", 1)])
-    for number in range(MAX_POINTS):
+    for number in range(8_192):
         assert ("A", 1) in points
         points.add(("B", number))
         points.add(("B", number))
     assert ("A", 1) not in points
-    assert list(points) == [("B", number) for number in range(MAX_POINTS)]
+    assert list(points) == [("B", number) for number in range(8_192)]
 
 
 def test_one_decision_point_is_evidence_once_however_often_it_is_asked_about(
