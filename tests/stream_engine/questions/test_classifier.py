@@ -48,6 +48,10 @@ def test_it_abstains(words: str) -> None:
     assert eager().classify(tuple(words.split())).question_class is None
 
 
+def test_as_many_words_as_a_question_may_have_are_judged() -> None:
+    assert eager().classify(("trend",) * 24).question_class == "trend"
+
+
 def test_it_abstains_below_the_threshold_of_the_class() -> None:
     words = ("what", "is", "the", "trend")
     unsure = eager(bias=np.array([1, 0, 0], np.float32))
