@@ -135,8 +135,91 @@ def test_a_window_carries_everything_of_the_session(
     again.restore(window)
     for name in ("tokens", "version", "offset", "timestamp_ms", "swaps", "floor", "has_window"):
         assert getattr(again, name) == getattr(session, name)
+    assert again.region.bars == session.region.bars
     session.apply(make_record("AAPL", 70))
     assert session.floor == 70
+
+
+def test_each_bar_of_a_window_keeps_its_own_records_offset_and_stamp(
+    session: Session, make_record: Callable[..., Record]
+) -> None:
+    for offset, stamp in ((7, 50_000), (9, 40_000)):
+        session.apply(msgspec.structs.replace(make_record("AAPL", offset), timestamp_ms=stamp))
+    kept = [(each.offset, each.timestamp_ms) for each in session.window_message().bars]
+    assert kept == [(7, 50_000), (9, 40_000)]
+
+
+def test_a_bar_that_was_open_when_the_window_was_written_may_still_change(
+    session: Session, make_record: Callable[..., Record], builder: TokenBuilder
+) -> None:
+    """Its first price is a crash that never was: the units are those of before it, with or without a restart."""
+    for offset in range(40):
+        session.apply(make_record("AAPL", offset))
+    crash = msgspec.structs.replace(make_record("AAPL", 40, close=1.0), still_open=True)
+    session.apply(crash)
+    again = Session("AAPL", builder, SOURCE)
+    again.restore(session.window_message())
+    assert again.tokens == session.tokens
+    final = make_record("AAPL", 41, 40)
+    for each in (session, again):
+        each.apply(final)
+    assert again.tokens == session.tokens
+    assert len(again.region) == 41
+
+
+@pytest.mark.parametrize(("gap_end", "offset"), [(None, 4), (3, 4), (5, 4), (6, 5), (100, 99)])
+def test_a_window_from_before_a_gap_stands_at_the_gaps_end(
+    gap_end: int | None,
+    offset: int,
+    session: Session,
+    make_record: Callable[..., Record],
+    builder: TokenBuilder,
+) -> None:
+    """Records up to ``gap_end`` had aged out: their versions were told before, and no version comes twice."""
+    for number in range(5):
+        session.apply(make_record("AAPL", number))
+    again = Session("AAPL", builder, SOURCE)
+    again.gap_end = gap_end
+    again.restore(session.window_message())
+    assert (again.offset, again.version) == (offset, offset + 1)
+    assert again.tokens == session.tokens
+
+
+def test_a_new_owner_of_the_partition_gets_the_windows_that_were_handed_out(
+    session: Session, make_record: Callable[..., Record]
+) -> None:
+    session.apply(make_record("AAPL", 0))
+    assert session.window_due, "the first record claims the key"
+    session.ask_window()
+    assert session.window_due, "what is due stays so"
+    session.window_message()
+    assert not session.window_due
+    session.ask_window()
+    assert session.window_due
+
+
+def test_a_session_without_a_window_has_none_to_give_again(session: Session) -> None:
+    session.ask_window()
+    assert not session.window_due
+
+
+def test_a_turn_is_in_the_cells_as_far_as_it_was_computed_and_no_further(builder: TokenBuilder) -> None:
+    session = Session("agent", builder)
+    session.append_turn((1, 2, 3))
+    session.occupy(len(session.tokens))
+    session.append_turn((4, 5))
+    assert session.resident == len(session.tokens) - 2
+    session.occupy(len(session.tokens))
+    session.append_turn((6, 7, 8), computed=2)
+    assert session.resident == len(session.tokens) - 1
+
+
+def test_a_session_waits_for_a_tool_until_it_has_answered(session: Session) -> None:
+    assert not session.awaiting_tool
+    session.await_tool()
+    assert session.awaiting_tool
+    session.tool_answered()
+    assert not session.awaiting_tool
 
 
 @pytest.mark.parametrize("fault", ["tokens", "resident", "branch", "order"])
