@@ -17,6 +17,7 @@ from stream_engine.board.layout import BoardError, BoardMeta, Geometry
 from stream_engine.decision.gate import Gate
 from stream_engine.decision.reading import Miss, Policy, Reading
 from stream_engine.decision.ready import Evidence, ReadyDistribution, StateFlag
+from stream_engine.util.ownership import NotOurs, require_ours
 
 TRIES = 3
 RECHECK_NS = 50_000_000
@@ -279,16 +280,20 @@ class BoardReader:
             status = os.stat(self._path)
             if self._mapping is not None and self._mapping.inode == (status.st_dev, status.st_ino):
                 return
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
             self._problem = Miss.NO_BOARD
             return  # a mapped board whose file is gone says by its heartbeat whether it is alive
         try:
+            require_ours(self._path, os.fstat(descriptor))
             mapping = _Mapping(descriptor)
         except BoardError:
             self._mapping = None
             self._problem = Miss.LAYOUT
             return
+        except NotOurs:
+            self._mapping = None
+            raise
         finally:
             os.close(descriptor)
         if self._worker >= mapping.geometry.max_workers:

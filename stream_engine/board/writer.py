@@ -16,6 +16,7 @@ import msgspec
 from stream_engine.board import layout
 from stream_engine.board.layout import BoardError, BoardMeta, Geometry, SlotRecord
 from stream_engine.util.atomic_file import draft_of
+from stream_engine.util.ownership import require_ours
 
 MAX_PARTITIONS = 1024
 
@@ -95,13 +96,16 @@ class BoardWriter:
         """A new board at ``path``, in place of any older one. ``clock`` is in nanoseconds and must be shared
         by all processes of the host (CLOCK_MONOTONIC is).
 
-        Raises BoardError for sizes that make no board, OSError where the file system has no room: the whole
-        file is reserved now, because running out later would kill the process with SIGBUS.
+        Raises BoardError for sizes that make no board, NotOurs where another user's file is there, OSError where
+        the file system has no room: the whole file is reserved now, because running out later would kill the
+        process with SIGBUS.
         """
         if not lease_s > 0:
             raise BoardError(f"lease_s = {lease_s}: must be positive")
         geometry = Geometry(max_sessions, slots, max_workers, max_partitions)
         path.parent.mkdir(parents=True, exist_ok=True)
+        if os.path.lexists(path):
+            require_ours(path, path.lstat())
         with draft_of(path) as unfinished:
             descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660)
             try:

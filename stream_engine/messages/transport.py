@@ -22,6 +22,7 @@ import zmq.asyncio
 from stream_engine.config.transport import TransportSettings
 from stream_engine.messages import ErrorReply, Event, EventEnvelope, FromEngine, ToEngine
 from stream_engine.messages.bounds import UNREADABLE
+from stream_engine.util.ownership import require_our_socket
 from stream_engine.util.skipped import Skipped
 
 log = logging.getLogger(__name__)
@@ -44,10 +45,12 @@ class MessageTooLarge(ValueError):
     """A message that no socket would take: its frame has a bound."""
 
 
-def _prepare(endpoint: str) -> None:
-    """An ipc endpoint is a file: its folder must exist and belongs to this user only."""
-    if endpoint.startswith("ipc://"):
-        Path(endpoint.removeprefix("ipc://")).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+def require_our_sockets(*endpoints: str) -> None:
+    """An ipc endpoint is a file: its folder is made where it is absent, and neither is another user's. Raises
+    NotOurs."""
+    for endpoint in endpoints:
+        if endpoint.startswith("ipc://"):
+            require_our_socket(Path(endpoint.removeprefix("ipc://")))
 
 
 def _encode(message: ToEngine | FromEngine) -> bytes:
@@ -103,7 +106,7 @@ class EngineServer:
         self._events.setsockopt(zmq.LINGER, 500)
         self._events.setsockopt(zmq.SNDHWM, 100_000)
         for socket, endpoint in ((self._router, settings.engine), (self._events, settings.events)):
-            _prepare(endpoint)
+            require_our_sockets(endpoint)
             socket.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME_BYTES)
             socket.bind(endpoint)
 
@@ -170,6 +173,7 @@ class EngineLink:
     ``skipped``."""
 
     def __init__(self, settings: TransportSettings, skipped: Skipped | None = None) -> None:
+        require_our_sockets(settings.engine)
         self._skipped = skipped or Skipped(log)
         self._context = zmq.Context()
         self._decoder = msgspec.msgpack.Decoder(FromEngine)
@@ -220,6 +224,8 @@ class EngineClient:
         self._skipped = skipped or Skipped(log)
 
     async def start(self) -> None:
+        """Raises NotOurs where a socket is another user's."""
+        require_our_sockets(self._settings.engine, self._settings.events)
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME_BYTES)

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from stream_engine.util.ownership import require_ours
+
 
 class Held(RuntimeError):
     """Another process holds the file."""
@@ -16,7 +18,7 @@ class Held(RuntimeError):
 @contextmanager
 def held(path: Path) -> Iterator[None]:
     """Hold ``path`` for the length of the block; made where it is absent, gone after a clean end. Raises Held at
-    once, and OSError."""
+    once, NotOurs where another user has made it, and OSError."""
     descriptor = _lock(path)
     try:
         yield
@@ -28,14 +30,18 @@ def held(path: Path) -> Iterator[None]:
 
 def _lock(path: Path) -> int:
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o660)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o660)
         try:
+            require_ours(path, os.fstat(descriptor))
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is(descriptor, path):
                 return descriptor
         except BlockingIOError:
             os.close(descriptor)
             raise Held(str(path)) from None
+        except OSError:
+            os.close(descriptor)
+            raise
         os.close(descriptor)  # its last holder has removed it meanwhile
 
 

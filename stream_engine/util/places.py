@@ -8,7 +8,11 @@ from pathlib import Path
 
 
 def default_run_dir() -> Path:
-    """For sockets and signs of life, which end with the machine's uptime."""
+    """For sockets and signs of life, which end with the machine's uptime: in the folder that the system keeps for
+    this user alone, where it does."""
+    kept = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
+    if kept.is_absolute() and kept.is_dir() and kept.stat().st_uid == os.getuid():
+        return kept / "stream-engine"
     return Path(tempfile.gettempdir()) / f"stream-engine-{os.getuid()}"
 
 

@@ -25,6 +25,7 @@ from stream_engine.config.api import ApiSettings
 from stream_engine.config.config import Config
 from stream_engine.config.rules import ConfigError
 from stream_engine.util.lockfile import Held, held
+from stream_engine.util.ownership import NotOurs
 
 if TYPE_CHECKING:
     from stream_engine.process.service import EngineService
@@ -89,6 +90,9 @@ def engine(options: Options, until_stdin_closes: bool) -> None:
     """The process that runs the model: sessions, steps, the ready board."""
 
     def run(config: Config, stop: threading.Event) -> None:
+        from stream_engine.messages.transport import require_our_sockets
+
+        require_our_sockets(config.transport.engine, config.transport.events)  # before minutes of loading a model
         with _only_engine_of(config.board.path):
             _engine(config).run(stop)
 
@@ -129,8 +133,13 @@ def api(options: Options, until_stdin_closes: bool) -> None:
     if until_stdin_closes:
         until_parent_ends()
     from query_api import server
+    from stream_engine.messages.transport import require_our_sockets
 
-    server.run(config)
+    try:
+        require_our_sockets(config.transport.engine, config.transport.events)
+        server.run(config)
+    except NotOurs as error:
+        raise _not_ours(error) from error
 
 
 def _foreground(
@@ -146,6 +155,12 @@ def _foreground(
             run(config, stop)
         except ConfigError as error:
             raise wrong_setting(error) from error
+        except NotOurs as error:
+            raise _not_ours(error) from error
+
+
+def _not_ours(error: NotOurs) -> Failure:
+    return Failure(f"{error.filename}: {error.strerror}", SETTINGS_WRONG)
 
 
 def _engine(config: Config) -> EngineService:
@@ -156,7 +171,7 @@ def _engine(config: Config) -> EngineService:
 
     try:
         return EngineService(config)
-    except ConfigError:
+    except (ConfigError, NotOurs):
         raise
     except ImportError as error:
         raise Failure(f"{error.name} is missing: pip install 'stream-engine[engine]'", SETTINGS_WRONG) from error

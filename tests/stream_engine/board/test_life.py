@@ -15,8 +15,10 @@ from stream_engine.board.writer import BoardWriter
 from stream_engine.decision.gate import ClassGate
 from stream_engine.decision.reading import Miss
 from stream_engine.decision.ready import Evidence, ReadyDistribution
+from stream_engine.util.ownership import NotOurs
 from tests.support.board_bench import LEASE_S, META, Bench
 from tests.support.clock import Clock
+from tests.support.strangers_file import give_to_a_stranger
 
 
 @pytest.fixture
@@ -177,3 +179,20 @@ def test_sizes_and_workers_out_of_range_are_refused(bench: Bench, tmp_path: Path
     with pytest.raises(BoardError, match="negative"):
         bench.reader(-1)
     assert not (tmp_path / "x").exists()
+
+
+def test_a_strangers_board_is_neither_read_nor_replaced(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = bench.writer.open_session("AAPL")
+    bench.writer.publish(handle, [record()])
+    reader = bench.reader()
+    hit(reader.read("AAPL", ""))
+    successor = Bench(bench.path)  # somebody's who may write to the folder
+    successor.writer.publish(successor.writer.open_session("AAPL"), [record()])
+    give_to_a_stranger(bench.path, monkeypatch)
+    theirs = bench.path.stat().st_ino
+    bench.clock.forward(LEASE_S + 1)
+    with pytest.raises(NotOurs, match="belongs to another user"):
+        reader.read("AAPL", "")
+    with pytest.raises(NotOurs, match="name another place"):
+        Bench(bench.path)
+    assert bench.path.stat().st_ino == theirs
