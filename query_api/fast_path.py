@@ -69,7 +69,7 @@ class FastPath:
         """
         now_ms = int(time.time() * 1000)
         try:
-            verdict = judge(query, route, self._board(), now_ms, self._profile_digest())
+            verdict = judge(query, route, (self._board(),), now_ms, self._profile_digest())
         except (BoardError, OSError) as error:
             self._report(error)
             self._metrics.fast_path(UNREADABLE)

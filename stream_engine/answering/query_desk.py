@@ -106,7 +106,7 @@ class QueryDesk:
         query = asked.query
         route = self._admission.route(query)
         if query.path != "full":
-            verdict = judge(query, route, self._board, now_ms)
+            verdict = judge(query, route, (self._board,), now_ms)
             if verdict.served is not None:
                 self._serve(asked, route, verdict.served, now_ms)
                 return

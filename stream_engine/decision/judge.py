@@ -5,6 +5,7 @@ The one place that decides it: an API process asks it about the ready board, the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
@@ -55,12 +56,22 @@ class Verdict(Generic[R]):
 
 
 def judge(
-    query: Query, route: Route, board: Board[R], now_ms: int, profile_digest: str | None = None
+    query: Query, route: Route, boards: Sequence[Board[R]], now_ms: int, profile_digest: str | None = None
 ) -> Verdict[R]:
-    """Alg. 2 on the session's decision point on ``board``.
+    """Alg. 2 on the first of ``boards`` that has the session's decision point: an API process may read several, of
+    engines that have different sessions.
 
-    ``profile_digest`` is of the profile that ``route`` rests on: another one on the board is no match, None
+    ``profile_digest`` is of the profile that ``route`` rests on: another one on a board is no match, None
     matches any. ``now_ms`` is Unix time."""
+    verdict: Verdict[R] = Verdict(Miss.NO_BOARD)
+    for board in boards:
+        verdict = _judge_on(board, query, route, now_ms, profile_digest)
+        if not isinstance(verdict.outcome, Miss) and verdict.outcome is not Outcome.NO_ENTRY:
+            break
+    return verdict
+
+
+def _judge_on(board: Board[R], query: Query, route: Route, now_ms: int, profile_digest: str | None) -> Verdict[R]:
     key = route.key
     reading = board.read(query.session, key)
     if isinstance(reading, Miss) and route.generic:

@@ -1,4 +1,4 @@
-"""What the judge says of one board: the outcome that is counted, the bound that is not met, the fields served."""
+"""What the judge says: the outcome that is counted, the bound that is not met, the fields served."""
 
 from __future__ import annotations
 
@@ -67,28 +67,28 @@ def test_an_entry_that_nobody_ordered_is_told_from_one_that_is_not_there_now(
     """The header answers the generic class alone: of any other question nothing was to be expected. A torn slot,
     one of an older version or a board without an engine is a miss whatever was asked."""
     board = Played({}, absent=miss)
-    verdict = judge(query(), Route(OWN, kind), board, NOW_MS)
+    verdict = judge(query(), Route(OWN, kind), (board,), NOW_MS)
     nothing_ordered = miss in (Miss.ABSENT, Miss.FULL) and kind is not TREND
     assert verdict.outcome is (Outcome.NO_ENTRY if nothing_ordered else miss)
     assert (verdict.served, board.consumed) == (None, [])
 
 
 def test_the_header_answers_no_other_class() -> None:
-    assert judge(query(), Route(OWN, VOLUME), Played({HEADER: reading()}), NOW_MS).outcome is Outcome.NO_ENTRY
+    assert judge(query(), Route(OWN, VOLUME), (Played({HEADER: reading()}),), NOW_MS).outcome is Outcome.NO_ENTRY
 
 
 def test_a_board_that_no_engine_holds_any_more_serves_nothing() -> None:
     board = Played({HEADER: reading()}, policy=None)
-    assert judge(query(), ROUTE, board, NOW_MS).outcome is Miss.LEASE
+    assert judge(query(), ROUTE, (board,), NOW_MS).outcome is Miss.LEASE
     assert board.consumed == []
 
 
 def test_a_board_of_another_profile_counts_no_hit() -> None:
     board = Played({HEADER: reading()})
-    assert judge(query(), ROUTE, board, NOW_MS, "another").outcome is Outcome.OTHER_PROFILE
+    assert judge(query(), ROUTE, (board,), NOW_MS, "another").outcome is Outcome.OTHER_PROFILE
     assert board.consumed == []
-    assert judge(query(), ROUTE, board, NOW_MS, "digest").outcome is GateReason.FIRED
-    assert judge(query(), ROUTE, board, NOW_MS, None).outcome is GateReason.FIRED
+    assert judge(query(), ROUTE, (board,), NOW_MS, "digest").outcome is GateReason.FIRED
+    assert judge(query(), ROUTE, (board,), NOW_MS, None).outcome is GateReason.FIRED
 
 
 @pytest.mark.parametrize(
@@ -101,13 +101,13 @@ def test_a_board_of_another_profile_counts_no_hit() -> None:
     ],
 )
 def test_a_bound_that_is_not_met_is_named(bound: dict[str, int], unmet: str) -> None:
-    verdict = judge(query(**bound), ROUTE, Played({HEADER: reading()}), NOW_MS)
+    verdict = judge(query(**bound), ROUTE, (Played({HEADER: reading()}),), NOW_MS)
     assert (verdict.outcome, verdict.unmet, verdict.served) == (Outcome.NOT_FRESH, unmet, None)
 
 
 @pytest.mark.parametrize("bound", [{"min_version": 42}, {"offset": 49}, {"max_age_ms": 3_000}])
 def test_a_bound_is_met_at_its_own_value(bound: dict[str, int]) -> None:
-    assert judge(query(**bound), ROUTE, Played({HEADER: reading()}), NOW_MS).outcome is GateReason.FIRED
+    assert judge(query(**bound), ROUTE, (Played({HEADER: reading()}),), NOW_MS).outcome is GateReason.FIRED
 
 
 @pytest.mark.parametrize("waived", [True, False])
@@ -120,7 +120,7 @@ def test_a_bound_is_met_at_its_own_value(bound: dict[str, int]) -> None:
     ],
 )
 def test_path_fast_waives_the_gap_only(found: Reading, reason: GateReason, serves: bool, waived: bool) -> None:
-    verdict = judge(query("fast" if waived else "auto"), ROUTE, Played({HEADER: found}), NOW_MS)
+    verdict = judge(query("fast" if waived else "auto"), ROUTE, (Played({HEADER: found}),), NOW_MS)
     assert verdict.outcome is (Outcome.BELOW_GATE if waived and serves else reason)
     assert (verdict.served is not None) == (waived and serves)
 
@@ -128,7 +128,7 @@ def test_path_fast_waives_the_gap_only(found: Reading, reason: GateReason, serve
 @pytest.mark.parametrize(("key", "routed_by"), [(HEADER, "listed"), (OWN, "exact")])
 def test_what_is_served_says_where_it_comes_from(key: str, routed_by: str) -> None:
     board = Played({key: reading()})
-    served = judge(query(), ROUTE, board, NOW_MS).served
+    served = judge(query(), ROUTE, (board,), NOW_MS).served
     assert served is not None
     assert served.exact == (key == OWN)
     answer = fast_answer(Answer, query(), served, NOW_MS)
@@ -164,7 +164,7 @@ def test_what_is_served_says_where_it_comes_from(key: str, routed_by: str) -> No
 def test_a_pushed_session_has_no_topic_partition_or_offset() -> None:
     """-1 stands for them on the board, and is no partition that could be looked up."""
     pushed = replace(EVIDENCE, topic_index=-1, partition=-1, offset=-1)
-    served = judge(query(), ROUTE, Played({HEADER: reading(evidence=pushed)}), NOW_MS).served
+    served = judge(query(), ROUTE, (Played({HEADER: reading(evidence=pushed)}),), NOW_MS).served
     assert served is not None
     answer = fast_answer(Answer, query(), served, NOW_MS)
     assert (answer.topic, answer.partition, answer.offset) == (None, None, None)
@@ -181,3 +181,17 @@ def test_a_pushed_session_has_no_topic_partition_or_offset() -> None:
 )
 def test_the_state_word_tells_of_a_hole_before_a_short_window(flags: StateFlag, state: str) -> None:
     assert state_word(replace(EVIDENCE, flags=flags)) == state
+
+
+def test_of_several_boards_the_one_that_has_the_session_answers() -> None:
+    other, mine, late = Played({}), Played({HEADER: reading()}), Played({HEADER: reading(top1=DOWN)})
+    verdict = judge(query(), ROUTE, (other, mine, late), NOW_MS)
+    assert verdict.served is not None
+    assert verdict.served.board is mine
+    assert ([], [verdict.served.reading], []) == (other.consumed, mine.consumed, late.consumed)
+
+
+def test_where_no_board_has_it_the_last_one_says_why() -> None:
+    verdict = judge(query(), ROUTE, (Played({}), Played({}, absent=Miss.LEASE)), NOW_MS)
+    assert (verdict.outcome, verdict.served) == (Miss.LEASE, None)
+    assert judge(query(), ROUTE, (), NOW_MS).outcome is Miss.NO_BOARD
