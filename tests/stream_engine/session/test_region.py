@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -313,3 +314,63 @@ def test_an_open_bar_that_grows_keeps_all_tokens_before_it(region: Region, build
     assert region.extend([bar(capacity, 101.0)], still_open=True).rebuilt  # the swap
     change = region.extend([bar(capacity, 101.5)], still_open=True)
     assert (change.rebuilt, change.kept_tokens) == (False, region.boundary(len(region) - 1))
+
+
+LAST = walk(40)[-1].bar.close
+
+
+@pytest.mark.parametrize(
+    ("close", "rebuilt"),
+    [(LAST * 0.66, False), (LAST * 0.64, True), (LAST * 1.34, False), (LAST * 1.36, True)],
+)
+def test_a_jump_is_more_than_35_percent(close: float, rebuilt: bool, region: Region) -> None:
+    region.extend(walk(40))
+    assert region.extend([bar(40, close)]).rebuilt is rebuilt
+
+
+@pytest.mark.parametrize(("move", "rebuilt"), [(-7.9, False), (-8.1, True), (7.9, False), (8.1, True)])
+def test_about_zero_a_jump_is_more_than_eight_units(move: float, rebuilt: bool, region: Region) -> None:
+    """Closes of 0.5 and -0.5 in turn: the unit is 1, and a share of the price says nothing."""
+    region.extend(bar(n, (-1) ** n * 0.5) for n in range(40))
+    assert region.extend([bar(40, -0.5 + move)]).rebuilt is rebuilt
+
+
+@pytest.mark.parametrize(("steps", "gaps"), [(1.4, 0), (1.6, 1)])
+@pytest.mark.parametrize("count", [3, 40])
+def test_a_gap_is_more_than_one_and_a_half_bars(steps: float, gaps: int, count: int, region: Region) -> None:
+    region.extend(walk(count))
+    newest = region.bars[-1].bar
+    after = dataclasses.replace(
+        region.bars[-1], bar=msgspec.structs.replace(newest, time_us=newest.time_us + int(steps * MINUTE))
+    )
+    assert region.extend([after]).gaps == gaps
+
+
+def test_all_gaps_of_a_record_are_counted(region: Region) -> None:
+    region.extend(walk(40))
+    assert region.extend([bar(index, 100.0) for index in (42, 45, 46)]).gaps == 2
+
+
+def test_late_bars_are_told_of_beside_a_split(region: Region) -> None:
+    region.extend(walk(40, start=10))
+    late = bar(1, 100.0)
+    change = region.extend([late, bar(50, 20.0)])
+    assert (change.rebuilt, change.late) == (True, (late,))
+
+
+def test_an_open_bar_is_undone_in_a_record_that_goes_on_after_it(region: Region, builder: TokenBuilder) -> None:
+    """The crash that was seen meanwhile had made a region of its own."""
+    region.extend(walk(40))
+    region.extend([bar(40, 1.0)], still_open=True)
+    region.extend([bar(40, 101.0), bar(41, 101.5)])
+    never = Region("AAPL", builder)
+    never.extend([*walk(40), bar(40, 101.0), bar(41, 101.5)])
+    assert region.tokens() == never.tokens() == rendered(region, builder)
+
+
+def test_only_the_newest_bar_can_be_open(region: Region) -> None:
+    """A correction inside stays, though the record that brought it says that its bar is open."""
+    region.extend(walk(40))
+    region.extend([bar(20, 105.0)], still_open=True)
+    region.extend([bar(39, 101.0)])
+    assert (region.bars[20].bar.close, region.bars[39].bar.close, len(region)) == (105.0, 101.0, 40)
