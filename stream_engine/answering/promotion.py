@@ -60,7 +60,10 @@ class PromotedQuestions:
     def entries(self, session: str) -> tuple[Entry, ...]:
         """The session's promoted questions as decision points."""
         known = self._sessions.get(session)
-        return tuple(known.entries.values()) if known is not None else ()
+        if known is None:
+            return ()
+        standing = self._standing.keys(session)  # a pattern that has just come may ask the same
+        return tuple(entry for entry in known.entries.values() if entry.key not in standing)
 
     def asked(self, session: Session, question: str, class_name: str | None) -> bool:
         """The engine was asked a question that the generic header did not answer. True when that promoted it.

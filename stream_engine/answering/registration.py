@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from stream_engine.answering.evaluations import StandingEvaluation
 from stream_engine.answering.promotion import PromotedQuestions
 from stream_engine.messages import StandingPut, StandingQuery
 from stream_engine.session.session import Session, SessionState
-from stream_engine.standing.registered_queries import RegisteredQueries, covers
+from stream_engine.standing.covering import WILD, covers
+from stream_engine.standing.registered_queries import RegisteredQueries
 from stream_engine.state.publication import Publication
 from stream_engine.state.scheduler import Lane, Scheduler
 
+SLICE = 64
+"""Sessions that a pattern is held against between two steps: some 0.3 ms. What more there are waits for later
+steps, so that a pattern over a whole market delays nobody."""
+
+
+@dataclass(slots=True)
+class _Round:
+    """A pattern on its way through the sessions that were there when it came."""
+
+    query: StandingQuery
+    left: Iterator[str]
+    count: int
+
 
 class Registration:
-    """Registers standing queries, and has them evaluated."""
+    """Registers standing queries, and has them evaluated. ``looked`` counts the sessions that were looked at for
+    that so far."""
 
     def __init__(
         self,
@@ -31,6 +48,22 @@ class Registration:
         self._publication = publication
         self._promoted = promoted
         self._evaluations = evaluations
+        self._rounds: deque[_Round] = deque()
+        self._leaving: dict[tuple[str, str], None] = {}
+        self.looked = 0
+
+    @property
+    def waiting(self) -> int:
+        """Sessions that patterns have still to be held against, and slots of deleted queries to be given back."""
+        return sum(round_.count for round_ in self._rounds) + len(self._leaving)
+
+    def left(self, query_id: str) -> int:
+        """Sessions that were there when the query came, and that it was not held against yet."""
+        return sum(round_.count for round_ in self._rounds if round_.query.id == query_id)
+
+    def is_leaving(self, session: str, question: str) -> bool:
+        """Whether nobody asks the question any more, and its slot is given back soon."""
+        return (session, question) in self._leaving
 
     def register(self, request: StandingPut, question: str, class_name: str) -> StandingQuery:
         """Register a query that asks ``question`` of a class; sessions it covers are evaluated next, at their
@@ -39,14 +72,11 @@ class Registration:
         if previous is not None and (previous.session, previous.question) != (request.pattern, question):
             self.unregister(previous.id)
         query = self._standing.put(request, class_name)
-        for session in self._sessions.values():
-            self._promoted.registered(session.id)
-            if not covers(query.session, session.id) or self._standing.answered(session.id, query.id):
-                continue
-            if query.question in session.ready:
-                self._evaluations.evaluate(query, session)  # decoded for another query of the same question
-            elif session.current or session.state is SessionState.EVICTED:
-                self._scheduler.add(Lane.STANDING, session.id)
+        if WILD in query.session:
+            self._rounds.append(_Round(query, iter(tuple(self._sessions)), len(self._sessions)))
+            self.go_on()
+        elif (session := self._sessions.get(query.session)) is not None:
+            self._begin(query, session)
         return query
 
     def unregister(self, query_id: str) -> bool:
@@ -54,9 +84,47 @@ class Registration:
         query = self._standing.get(query_id)
         if query is None:
             return False
+        for name in self._standing.evaluated_of(query_id):
+            self._leaving[name, query.question] = None
         self._standing.delete(query_id)
-        for session in self._sessions.values():
-            if query.question not in self._standing.keys(session.id):
-                session.forget(query.question)
-                self._publication.removed(session, query.question)
+        self.go_on()
         return True
+
+    def go_on(self) -> bool:
+        """The next slice of what waits; False where nothing did."""
+        room = SLICE
+        while room and self._leaving:
+            left, question = next(iter(self._leaving))
+            del self._leaving[left, question]
+            self._leave(left, question)
+            room -= 1
+        while room and self._rounds:
+            first = self._rounds[0]
+            name = next(first.left, None)
+            if name is None or self._standing.get(first.query.id) != first.query:
+                self._rounds.popleft()
+                continue
+            first.count -= 1
+            room -= 1
+            if (session := self._sessions.get(name)) is not None:
+                self._begin(first.query, session)
+        return room < SLICE
+
+    def _begin(self, query: StandingQuery, session: Session) -> None:
+        self.looked += 1
+        if not covers(query.session, session.id):
+            return
+        self._promoted.registered(session.id)
+        if self._standing.answered(session.id, query.id):
+            return
+        if query.question in session.ready:
+            self._evaluations.evaluate(query, session)  # decoded for another query of the same question
+        elif session.current or session.state is SessionState.EVICTED:
+            self._scheduler.add(Lane.STANDING, session.id)
+
+    def _leave(self, name: str, question: str) -> None:
+        self.looked += 1
+        session = self._sessions.get(name)
+        if session is not None and question not in self._standing.keys(name):
+            session.forget(question)
+            self._publication.removed(session, question)

@@ -102,7 +102,7 @@ class Engine:
             state.counters,
         )
         self._evaluations = StandingEvaluation(state.standing, state.budget, state.gate, state.counters, emit)
-        self._registration = Registration(
+        self.registration = Registration(
             state.sessions,
             state.standing,
             state.scheduler,
@@ -187,20 +187,21 @@ class Engine:
         route = self.router.route(request.question, request.pattern)
         if route.question_class is None:
             return unsupported(self.router)
-        return self._registration.register(request, route.key, route.question_class.name)
+        return self.registration.register(request, route.key, route.question_class.name)
 
     def unregister(self, query_id: str) -> bool:
         """False where there is no such query."""
-        return self._registration.unregister(query_id)
+        return self.registration.unregister(query_id)
 
     # --- the loop ------------------------------------------------------------------------------------
 
     def step(self) -> bool:
         """One step: plan, copy, forward, publish. False when there was nothing to run."""
         self._look_around()
+        went_on = self.registration.go_on()
         plan = self._plan()
         if plan is None:
-            return False
+            return went_on
         self._cells.make_ready(plan)
         for planned, result in self._forward(plan):
             self._finish(planned, result)
@@ -279,7 +280,9 @@ class Engine:
     def check_integrity(self) -> None:
         """Cells = tokens = boundary, for every session; no extent overlaps another; and what is ready, here and on
         the board, is of the session's present log. Raises AssertionError with what differs."""
-        check_integrity(self.sessions.values(), self.budget, self.scheduler, self.publication, self.entries)
+        check_integrity(
+            self.sessions.values(), self.budget, self.scheduler, self.publication, self.entries, self.registration
+        )
 
     def _finish(self, planned: PlannedSession, result: SegmentResult) -> None:
         """What the pass has computed becomes the session's."""

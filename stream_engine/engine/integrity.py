@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from stream_engine.answering.registration import Registration
 from stream_engine.decision.entry import Entry
 from stream_engine.engine.session_entries import SessionEntries
 from stream_engine.session.cell_budget import CellBudget
@@ -19,6 +20,7 @@ def check_integrity(
     scheduler: Scheduler,
     publication: Publication,
     entries: SessionEntries,
+    registration: Registration,
 ) -> None:
     """Cells = tokens = boundary, for every session; no extent overlaps another; and what is ready, here and on the
     board, is of the session's present log. Raises AssertionError with what differs."""
@@ -28,7 +30,9 @@ def check_integrity(
         _check_cells(session, budget)
         commit = scheduler.commits.get(session.id)
         under_way = commit is not None and commit.started
-        _check_ready(session, {entry.key: entry for entry in entries.of(session)}, publication, under_way)
+        asked = {entry.key: entry for entry in entries.of(session)}
+        leaving = {key for key in session.ready if registration.is_leaving(session.id, key)} - asked.keys()
+        _check_ready(session, asked, leaving, publication, under_way)
 
 
 def _check_cells(session: Session, budget: CellBudget) -> None:
@@ -46,15 +50,21 @@ def _check_cells(session: Session, budget: CellBudget) -> None:
         assert slab.resident <= len(slab.tokens) <= shape.reserve, f"{name}: the second slab has no room"
 
 
-def _check_ready(session: Session, entries: dict[str, Entry], publication: Publication, under_way: bool) -> None:
+def _check_ready(
+    session: Session, entries: dict[str, Entry], leaving: set[str], publication: Publication, under_way: bool
+) -> None:
     """``under_way``: a commit's records are in the log and its step has not run; on the board the state before it
-    is live until then."""
+    is live until then. Nobody asks for those ``leaving`` any more."""
     name = f"session {session.id!r}"
     for key, ready in session.ready.items():
+        if key in leaving:
+            continue
         at = len(session.tokens) + len(entries[key].tokens)
         assert ready.position == at, f"{name}: {key!r} is ready at {ready.position}, not at {at}"
     for key, (version, hashed) in {} if under_way else publication.valid(session).items():
         assert key in session.ready, f"{name}: {key!r} is on the board and not ready here"
+        if key in leaving:
+            continue
         assert version == session.version, f"{name}: {key!r} on the board is of version {version}"
         live = token_hash(session.tokens, entries[key].tokens)
         assert hashed == live, f"{name}: {key!r} on the board is of other tokens"

@@ -25,6 +25,7 @@ ENGINE_GAUGES = {
     "cells_resident": "Cells that hold a session's tokens",
     "cells_total": "The cell budget",
     "standing_queries": "Registered standing queries",
+    "standing_sessions_waiting": "Sessions that a pattern or a deletion has still to be held against in idle time",
     "questions_promoted": "Questions that ride along now, of all sessions",
     "queue_queries": "Queries in hand that need a step",
     "queue_queries_waiting": "Queries that wait for their freshness bounds",

@@ -29,41 +29,51 @@ def supersedes(answer: AnswerChanged, last: AnswerChanged) -> bool:
 
 
 class AnswerBook:
-    """The newest answers. Several threads may use it."""
+    """The newest answers, by query: what is asked of one query costs what that query has. Several threads may use
+    it."""
 
     def __init__(self) -> None:
-        self._newest: dict[tuple[str, str], AnswerChanged] = {}
+        self._newest: dict[str, dict[str, AnswerChanged]] = {}
         self._lock = threading.Lock()
 
     def get(self, session: str, query: str) -> AnswerChanged | None:
-        return self._newest.get((session, query))
+        return self._newest.get(query, {}).get(session)
 
     def all(self) -> tuple[AnswerChanged, ...]:
         with self._lock:
-            return tuple(self._newest.values())
+            return tuple(answer for answers in self._newest.values() for answer in answers.values())
+
+    def of_query(self, query: str) -> tuple[AnswerChanged, ...]:
+        with self._lock:
+            return tuple(self._newest.get(query, {}).values())
 
     def note(self, answer: AnswerChanged) -> bool:
         """Enter an answer that supersedes the last one; False where it does not."""
-        key = (answer.session, answer.query)
         with self._lock:
-            last = self._newest.get(key)
+            answers = self._newest.setdefault(answer.query, {})
+            last = answers.get(answer.session)
             if last is not None and not supersedes(answer, last):
                 return False
-            self._newest[key] = answer
+            answers[answer.session] = answer
             return True
 
     def replace(self, answers: Iterable[AnswerChanged]) -> None:
         """From now on exactly these."""
-        newest = {(answer.session, answer.query): answer for answer in answers}
+        newest: dict[str, dict[str, AnswerChanged]] = {}
+        for answer in answers:
+            newest.setdefault(answer.query, {})[answer.session] = answer
         with self._lock:
             self._newest = newest
 
     def discard(self, session: str, query: str) -> bool:
         """Forget one; False where there was none."""
         with self._lock:
-            return self._newest.pop((session, query), None) is not None
+            answers = self._newest.get(query, {})
+            known = answers.pop(session, None) is not None
+            if known and not answers:
+                del self._newest[query]
+            return known
 
     def forget_query(self, query: str) -> None:
         with self._lock:
-            for key in [key for key in self._newest if key[1] == query]:
-                del self._newest[key]
+            self._newest.pop(query, None)

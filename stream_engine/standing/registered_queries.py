@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
 
 from stream_engine.decision.entry import Entry, entry_key, standing_entry
 from stream_engine.messages import AnswerChanged, StandingPut, StandingQuery
 from stream_engine.model.render.rendering import Builder
 from stream_engine.standing.answer_book import AnswerBook, supersedes
+from stream_engine.standing.covering import Covering
 
 
 class RegisteredQueries:
@@ -21,10 +21,22 @@ class RegisteredQueries:
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
         self._queries: dict[str, StandingQuery] = {}
+        self._covering = Covering()
         self._numbers = itertools.count(1)
-        self._entries: dict[str, tuple[Entry, ...]] = {}
-        self._answers: dict[tuple[str, str], AnswerChanged] = {}
+        self._entries: dict[str, tuple[int, tuple[Entry, ...]]] = {}
+        self._answers: dict[str, dict[str, AnswerChanged]] = {}
+        self._asked: dict[str, set[str]] = {}
+        self._asked_of: dict[str, set[str]] = {}
         self._told = AnswerBook()
+
+    @property
+    def count(self) -> int:
+        return len(self._queries)
+
+    @property
+    def looked(self) -> int:
+        """Queries that were held against a session's id so far."""
+        return self._covering.looked
 
     def put(self, request: StandingPut, class_name: str) -> StandingQuery:
         """Register, or replace the query of that id. Its earlier answers are forgotten when it changed."""
@@ -39,6 +51,8 @@ class RegisteredQueries:
         if self._queries.get(query_id) != query:
             self._forget(query_id)
             self._queries[query_id] = query
+            self._covering.add(query)
+            self._entries.pop(query.session, None)
         return query
 
     def get(self, query_id: str) -> StandingQuery | None:
@@ -54,19 +68,21 @@ class RegisteredQueries:
 
     def matching(self, session: str) -> tuple[StandingQuery, ...]:
         """Queries whose session or pattern (``*``, ``EUR*``) covers ``session``."""
-        return tuple(query for query in self._queries.values() if covers(query.session, session))
+        return self._covering.of(session)
 
     def entries(self, session: str) -> tuple[Entry, ...]:
         """One entry per different question asked of ``session``, in order of registration."""
-        known = self._entries.get(session)
-        if known is None:
+        at, known = self._entries.get(session, (-1, ()))
+        stands = self._covering.pattern_changes
+        if at != stands:
             by_question: dict[str, Entry] = {}
             for query in self.matching(session):
                 every = query.on == "commit" or (
                     query.question in by_question and by_question[query.question].every_commit
                 )
                 by_question[query.question] = standing_entry(self._builder, query.question, query.class_, every)
-            known = self._entries[session] = tuple(by_question.values())
+            known = tuple(by_question.values())
+            self._entries[session] = stands, known
         return known
 
     def keys(self, session: str) -> set[str]:
@@ -75,8 +91,8 @@ class RegisteredQueries:
 
     def forget_session(self, session: str) -> None:
         self._entries.pop(session, None)
-        for key in [key for key in self._answers if key[0] == session]:
-            del self._answers[key]
+        for query in self._asked_of.pop(session, ()):
+            self._drop(session, query)
 
     def restore(self, told: Iterable[AnswerChanged]) -> None:
         """What earlier lives of the engine, and other engines, have answered last."""
@@ -85,11 +101,12 @@ class RegisteredQueries:
     def evaluated(self, answer: AnswerChanged, on: str) -> AnswerChanged | None:
         """Record an evaluation; returns the event to emit, or None where nothing changed and the query asked
         for changes only, or where this version was evaluated before (in a replay it is once more)."""
-        key = (answer.session, answer.query)
-        last = self._last(*key)
+        last = self._last(answer.session, answer.query)
+        self._asked_of.setdefault(answer.session, set()).add(answer.query)
+        self._asked.setdefault(answer.query, set()).add(answer.session)
         if last is not None and not supersedes(answer, last):
             if last.session_version == answer.session_version:
-                self._answers[key] = last
+                self._answers.setdefault(answer.query, {})[answer.session] = last
             return None
         previous = last if last is not None and last.question == answer.question else None
         event = AnswerChanged(
@@ -108,12 +125,12 @@ class RegisteredQueries:
             offset=answer.offset,
             event_time=answer.event_time,
         )
-        self._answers[key] = event
+        self._answers.setdefault(answer.query, {})[answer.session] = event
         changed = previous is None or previous.answer != answer.answer
         return event if changed or on == "commit" else None
 
     def _last(self, session: str, query: str) -> AnswerChanged | None:
-        here, told = self._answers.get((session, query)), self._told.get(session, query)
+        here, told = self._answers.get(query, {}).get(session), self._told.get(session, query)
         if here is None or told is None:
             return here or told
         same_source = (told.topic, told.partition) == (here.topic, here.partition)
@@ -121,35 +138,53 @@ class RegisteredQueries:
 
     def told(self, query: str | None = None) -> tuple[AnswerChanged, ...]:
         """What was answered last, here or in earlier lives of the engine; optionally of one query."""
-        known = {(answer.session, answer.query): answer for answer in (*self._told.all(), *self._answers.values())}
-        return tuple(answer for key, answer in known.items() if query in (None, key[1]))
+        told = self._told.all() if query is None else self._told.of_query(query)
+        known = {(answer.session, answer.query): answer for answer in (*told, *self.answers(None, query))}
+        return tuple(known.values())
 
     def answered(self, session: str, query: str) -> bool:
         """Whether the query was evaluated for the session at least once."""
-        return (session, query) in self._answers
+        return session in self._answers.get(query, {})
+
+    def evaluated_of(self, query: str) -> tuple[str, ...]:
+        """The sessions that the query was evaluated for."""
+        return tuple(self._asked.get(query, ()))
 
     def answers(self, session: str | None, query: str | None) -> tuple[AnswerChanged, ...]:
         """The newest evaluation of each query and session, optionally of one."""
-        return tuple(
-            answer
-            for answer in self._answers.values()
-            if session in (None, answer.session) and query in (None, answer.query)
-        )
+        queries: Iterable[str] = self._answers if query is None else (query,)
+        if session is not None:
+            asked = self._asked_of.get(session, set())
+            queries = asked if query is None else asked & {query}
+        found = (self._answers.get(name, {}) for name in queries)
+        if session is not None:
+            return tuple(answers[session] for answers in found if session in answers)
+        return tuple(answer for answers in found for answer in answers.values())
 
     def _next_id(self) -> str:
         return next(name for n in self._numbers if (name := f"sq-{n}") not in self._queries)
 
     def _forget(self, query_id: str) -> None:
-        self._queries.pop(query_id, None)
-        self._entries.clear()
+        query = self._queries.pop(query_id, None)
+        if query is not None:
+            self._covering.remove(query)
+            self._entries.pop(query.session, None)
         self._told.forget_query(query_id)
-        for key in [key for key in self._answers if key[1] == query_id]:
-            del self._answers[key]
+        for session in self.evaluated_of(query_id):
+            self._drop(session, query_id)
+
+    def _drop(self, session: str, query: str) -> None:
+        """The evaluation of one query for one session is forgotten, on both sides of the index."""
+        _unlink(self._asked, query, session)
+        _unlink(self._asked_of, session, query)
+        answers = self._answers.get(query, {})
+        answers.pop(session, None)
+        if not answers:
+            self._answers.pop(query, None)
 
 
-def covers(pattern: str, session: str) -> bool:
-    """Whether a session id or pattern covers ``session``. Only ``*`` is special: ids may hold ``[`` and ``?``."""
-    if "*" not in pattern:
-        return pattern == session
-    escaped = pattern.replace("[", "[[]").replace("?", "[?]")
-    return fnmatchcase(session, escaped)
+def _unlink(index: dict[str, set[str]], name: str, other: str) -> None:
+    linked = index.get(name, set())
+    linked.discard(other)
+    if not linked:
+        index.pop(name, None)

@@ -41,7 +41,7 @@ from stream_engine.process.desks.answer_outbox import AnswerOutbox
 from stream_engine.process.desks.standing_desk import Send, listed, no_query
 from stream_engine.session.session import Source
 from stream_engine.standing.answer_book import KEY_SEPARATOR
-from stream_engine.standing.registered_queries import covers
+from stream_engine.standing.covering import covers
 
 REGISTRY_LOST_S = 5.0
 """A registry greets every second: one that was not heard of for so long is away."""

@@ -6,7 +6,8 @@ import pytest
 
 from stream_engine.messages import AnswerChanged, StandingPut
 from stream_engine.model.render.builder import TokenBuilder
-from stream_engine.standing.registered_queries import RegisteredQueries, covers
+from stream_engine.standing.covering import covers
+from stream_engine.standing.registered_queries import RegisteredQueries
 
 TREND = "What is the trend?"
 
