@@ -180,8 +180,7 @@ class VerificationDesk:
             return Dropped.CHANGED
         shape = self._budget.shape
         length = len(work.entry) + self._builder.profile.max_answer_tokens - 1
-        start = session.scratch_end if boundary <= session.resident else boundary
-        if start + length > shape.bench:
+        if boundary + length > shape.bench:
             return Dropped.NO_ROOM
         return None
 

@@ -163,9 +163,7 @@ def probe(
 ) -> Probe:
     """Load the configured model and probe it at its profile's tau, on `windows` simulated windows, or on at most
     so many of each `recorded` series. Raises ConfigError where the model cannot be served."""
-    settings = dataclasses.replace(
-        settings, calibration="none", max_sessions=1, total_cells=0, preposition="fused", promoted_questions=0
-    )
+    settings = dataclasses.replace(settings, calibration="none", preposition="fused", promoted_questions=0)
     builder = model_builder(settings, model_files(settings))
     shape, gate = budget_shape(settings, builder), build_gate(builder)
     runner = _Timed(load_runner(settings, builder, shape))

@@ -40,10 +40,12 @@ class Moment:
 
 
 class Replay:
-    """One engine, used for series after series. It must hold no other sessions."""
+    """One engine, used for series after series. It must hold no other sessions. ``at_once`` of simulated series
+    share its steps."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, at_once: int = 1) -> None:
         self._engine = engine
+        self._at_once = at_once
         self._profile = engine.builder.profile
 
     def recorded(self, series: Series, most: int) -> Iterator[Moment]:
@@ -65,11 +67,10 @@ class Replay:
         self._leave(series.name)
 
     def simulated(self, series: Sequence[Series], first: int = 0) -> Iterator[Moment]:
-        """One window of each series, at the fill that is its number's turn; as many at once as the engine has
-        sessions for."""
+        """One window of each series, at the fill that is its number's turn."""
         window, fills = self._profile.window_bars, self._profile.region_bars - self._profile.window_bars + 1
         self._engine.assign(Assign(SIMULATED, 0, 1, 0, 0))
-        for at, group in _groups(series, self._engine.settings.max_sessions):
+        for at, group in _groups(series, self._at_once):
             numbers = list(range(first + at, first + at + len(group)))
             records = [
                 Record(sample.symbol, at + n, at + n, tuple(bars_of(sample.bars[: window + numbers[n] % fills])))

@@ -99,8 +99,6 @@ def run(
         calibration="none",
         preposition="fused",
         promoted_questions=0,
-        max_sessions=SESSIONS,
-        total_cells=0,
     )
     files = model_files(settings)
     builder = model_builder(settings, files)
@@ -140,7 +138,7 @@ def collect(
     engine: Engine, series: Sequence[Series], plan: CalibrationPlan, progress: Progress
 ) -> tuple[pl.DataFrame, list[SeriesFacts]]:
     """Pairs of all samples, and what they were taken from."""
-    replay, profile = Replay(engine), engine.builder.profile
+    replay, profile = Replay(engine, SESSIONS), engine.builder.profile
     moments: list[tuple[str, Moment]] = []
     facts: list[SeriesFacts] = []
     if plan.simulated:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from stream_engine.config.rules import require
+from stream_engine.config.rules import ConfigError, require
+from stream_engine.util.memory import MemorySize
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +31,13 @@ class EngineSettings:
     preposition: Literal["fused", "idle", "off"] = "fused"
     """When decision points are decoded: in the pass of the commit, in one of its own in the idle time after it
     (the paper's Algorithm 1), or never."""
-    max_sessions: int = 64
-    """Sessions with resident KV cells; further ones fall back to tokens only, least recently used first. What is
-    ready of them is computed in idle time."""
-    total_cells: int = 0
-    """Cell budget (one cell = one token's KV over all layers); 0 sizes it for ``max_sessions``."""
+    kv_memory: str = "25%"
+    """Memory for the sessions' keys and values: a size ("4GiB", "500MB"), or a share of the memory of the model's
+    device, on a CPU of what the machine or the control group has. Sessions that have no room in it fall back to
+    tokens only, least recently used first; what is ready of them is computed in idle time."""
+    entry_cells: int = 32
+    """Tokens that each session has room for behind its largest region: for questions, headers and turns. An entry
+    that needs more borrows it from a pool."""
     step_tokens: int = 512
     """Bound on the tokens of one step, hence on how long a waiting query waits."""
     commit_every: int = 4
@@ -58,9 +61,13 @@ class EngineSettings:
     """Check cells = tokens = boundary whenever idle (always on in the tests)."""
 
     def __post_init__(self) -> None:
-        for name in ("max_sessions", "step_tokens", "commit_every", "quiet_records", "credits", "max_queries"):
+        for name in ("step_tokens", "commit_every", "quiet_records", "credits", "max_queries"):
             require(getattr(self, name) > 0, f"engine.{name}", "positive", getattr(self, name))
-        for name in ("threads", "total_cells", "max_deferrals", "promoted_questions"):
+        for name in ("threads", "entry_cells", "max_deferrals", "promoted_questions"):
             require(getattr(self, name) >= 0, f"engine.{name}", "zero or positive", getattr(self, name))
+        try:
+            MemorySize.parse(self.kv_memory)
+        except ValueError as error:
+            raise ConfigError(f"engine.kv_memory: {error}") from error
         for name in ("promotion_half_life_s", "stuck_after_s"):
             require(getattr(self, name) > 0, f"engine.{name}", "positive", getattr(self, name))

@@ -21,6 +21,10 @@ PREFIX = "STREAM_ENGINE_"
 SECRETS = frozenset({("kafka", "sasl_password"), ("kafka", "ssl_key_password")})
 """Settings that a configuration file may not hold: it is read, copied and committed by more people than use it."""
 
+_NOW_IN_BYTES = "engine.kv_memory says how much memory sessions may take, such as 4GiB or 25%"
+RETIRED = {("engine", "max_sessions"): _NOW_IN_BYTES, ("engine", "total_cells"): _NOW_IN_BYTES}
+"""Settings of earlier versions, and what to set instead."""
+
 
 def read_toml(file: Path) -> dict[str, dict[str, Any]]:
     try:
@@ -58,6 +62,8 @@ def read_environment(env: Mapping[str, str], sections: Collection[str]) -> list[
 def build_section(section: str, kind: Any, settings: dict[str, Any]) -> Any:
     known = {f.name for f in fields(kind)}
     for name in settings:
+        if (section, name) in RETIRED:
+            raise ConfigError(f"{section}.{name}: there is no such setting any more: {RETIRED[section, name]}")
         if name not in known:
             raise ConfigError(f"{section}.{name}: no such setting; [{section}] has {', '.join(sorted(known))}")
     try:

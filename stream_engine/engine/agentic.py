@@ -83,11 +83,10 @@ class Turns:
     def _refuse_without_room(
         self, session_id: str, log: list[int] | tuple[int, ...], tokens: tuple[int, ...]
     ) -> None:
-        """As a region does, turns leave the second slab's cells alone: they serve questions where no room is
-        left beside them."""
+        """As a region does, turns lie in the session's own slab: what can be borrowed serves questions only."""
         room = self._cells.budget.shape.headroom(len(log))
         if len(tokens) > room:
             raise TurnRefused(
-                f"session {session_id!r}: a turn of {len(tokens)} tokens has no room: {max(0, room)} of its share "
-                "of the cell budget are left. Send a shorter one, begin a new session, or raise engine.total_cells"
+                f"session {session_id!r}: a turn of {len(tokens)} tokens has no room: {max(0, room)} of its "
+                "cells are left. Send a shorter one, begin a new session, or raise engine.entry_cells"
             )

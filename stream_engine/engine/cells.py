@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from stream_engine.decision.entry import common_prefix
 from stream_engine.engine.plan import Claim, Plan, PlannedSession
 from stream_engine.messages.counters import EngineCounters
 from stream_engine.model.forward.runner import Runner
-from stream_engine.session.cell_budget import CellBudget
+from stream_engine.session.cell_budget import CellBudget, Use
 from stream_engine.session.session import Session, SessionState
 from stream_engine.state.partitions import PartitionTable
 
@@ -31,16 +31,31 @@ class Cells:
         self._counters = counters
 
     def make_ready(self, plan: Plan) -> None:
-        """What a plan says of cells comes true: extents change hands, scratch is taken, cells are copied."""
+        """What a plan says of cells comes true: slabs change hands, extents are lent, cells are copied."""
         for session_id, claim in plan.uses:
             if claim is None:
                 self.budget.touch(session_id)
             else:
                 self._give(self._sessions[session_id], claim)
+        for loan in plan.loans:
+            self.budget.lend(loan.session, loan.use, loan.base)
         for planned in plan.sessions.values():
             self._set_out(planned)
         for copy in plan.copies:
             self._runner.copy(copy.source, copy.target, copy.count)
+
+    def take_back(self, generating: Callable[[str], bool]) -> None:
+        """Before a step is planned: what was borrowed for branches returns to the pool, but for answers of several
+        tokens that are under way."""
+        for session_id in self.budget.borrowers(Use.BRANCHES):
+            if not generating(session_id):
+                self._sessions[session_id].fold(self.budget.shape.slab)
+                self.budget.give_back(session_id, Use.BRANCHES)
+
+    def begun(self, session: Session) -> None:
+        """A commit's records are in the log. Where they have undone its second slab, nobody needs the cells."""
+        if session.second is None:
+            self.budget.give_back(session.id, Use.SECOND_SLAB)
 
     def _give(self, session: Session, claim: Claim) -> None:
         if claim.evicted is not None:
@@ -68,6 +83,7 @@ class Cells:
             return
         if planned.drops_second:
             session.drop_second()
+            self.budget.give_back(session.id, Use.SECOND_SLAB)
         if planned.swapped:
             session.occupy(planned.resident)
             self._counters.swaps_prepared_total += 1
@@ -84,7 +100,7 @@ class Cells:
         reused, source = 0, 0
         for branch in session.branches:
             common = common_prefix(branch.tokens, tokens)
-            if common > reused:
+            if reused < common <= self.budget.shape.slab - branch.cell:
                 reused, source = common, branch.cell
         if reused and source != session.resident:
             self._runner.copy(base + source, base + session.resident, reused)

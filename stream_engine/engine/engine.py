@@ -29,6 +29,7 @@ from stream_engine.engine.cells import Cells
 from stream_engine.engine.integrity import check_integrity
 from stream_engine.engine.plan import Plan, PlannedSession
 from stream_engine.engine.planner import Planner
+from stream_engine.engine.residence import Residence
 from stream_engine.engine.session_entries import SessionEntries
 from stream_engine.ingest.commit_records import begin_commit
 from stream_engine.ingest.ingest import Ingest
@@ -120,13 +121,8 @@ class Engine:
             self._full_path,
             self._evaluations,
         )
-        self._planner = Planner(
-            settings,
-            state.scheduler,
-            state.sessions,
-            state.budget,
-            self.entries,
-        )
+        residence = Residence(state.budget, state.scheduler)
+        self._planner = Planner(settings, state.scheduler, state.sessions, state.budget, residence, self.entries)
 
     # --- partitions and sessions ---------------------------------------------------------------------
 
@@ -199,6 +195,7 @@ class Engine:
         """One step: plan, copy, forward, publish. False when there was nothing to run."""
         self._look_around()
         went_on = self.registration.go_on()
+        self._cells.take_back(self.scheduler.generating)
         plan = self._plan()
         if plan is None:
             return went_on
@@ -220,8 +217,11 @@ class Engine:
         while (selection := self.scheduler.select()) is not None:
             plan = Plan(self.settings.step_tokens)
             for commit in self._planner.plan(selection, plan):
-                begin_commit(commit, self.sessions[commit.session], self.counters)
+                session = self.sessions[commit.session]
+                begin_commit(commit, session, self.counters)
+                self._cells.begun(session)
             self.counters.prepositions_skipped_total += plan.skipped
+            self.counters.swaps_unprepared_total += plan.unprepared
             for lane, session_id in plan.finished:
                 self.scheduler.lane_done(lane, session_id)
             for session_id in plan.refills:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from stream_engine.answering.registration import Registration
 from stream_engine.decision.entry import Entry
 from stream_engine.engine.session_entries import SessionEntries
-from stream_engine.session.cell_budget import CellBudget
+from stream_engine.session.cell_budget import CellBudget, Use
 from stream_engine.session.session import Session
 from stream_engine.session.token_hash import token_hash
 from stream_engine.state.publication import Publication
@@ -42,12 +42,14 @@ def _check_cells(session: Session, budget: CellBudget) -> None:
         assert not session.branches, f"{name}: branches without an extent"
         assert session.second is None, f"{name}: a second slab without an extent"
         return
-    assert shape.headroom(len(session.tokens)) >= 0, f"{name}: its log has no room in its share"
-    end = shape.share if session.second is None else shape.share - shape.reserve
+    assert shape.headroom(len(session.tokens)) >= 0, f"{name}: its log has no room in its slab"
+    end = shape.slab if budget.lent(session.id, Use.BRANCHES) is None else shape.share
     assert session.scratch_end <= end, f"{name}: scratch cells up to {session.scratch_end}, there are {end}"
     if session.second is not None:
         slab = session.second
-        assert slab.resident <= len(slab.tokens) <= shape.reserve, f"{name}: the second slab has no room"
+        assert slab.resident <= len(slab.tokens) <= shape.extent, f"{name}: the second slab has no room"
+    lent = budget.lent(session.id, Use.SECOND_SLAB) is not None
+    assert lent == (session.second is not None), f"{name}: a second slab and cells for one go together"
 
 
 def _check_ready(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from stream_engine.decision.entry import Entry
-from stream_engine.model.forward.step import Branch, Segment
-from stream_engine.session.cell_budget import Workbench
+from stream_engine.model.forward.step import Borrowed, Branch, Segment, cell_runs
+from stream_engine.session.cell_budget import Use, Workbench
 from stream_engine.session.session import ResidentBranch, SecondSlab, Session
 from stream_engine.state.scheduler import CheckWork, CommitWork, Lane, QueryWork
 
@@ -22,10 +22,19 @@ class CellCopy:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The extent at ``base`` goes to a session, ``evicted`` loses it (None: it was free)."""
+    """The slab at ``base`` goes to a session, ``evicted`` loses it (None: it was free)."""
 
     base: int
     evicted: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """The extent at ``base`` of the pool is lent to a session."""
+
+    session: str
+    use: Use
+    base: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +53,11 @@ class PlannedSession:
 
     ``base`` is None for a commit that runs no tokens (tokens-only session). ``resident`` counts the tokens
     that are in the cells from ``base`` on when the step's copies are done, ``scratch_end`` is where the
-    scratch cells behind the live end will end, ``resumable`` are the branches there that a query may resume
-    from; with ``forgets`` those that the session has now are gone. ``commit`` is set when this step begins or
-    continues one; ``slab`` when the segment fills the second slab instead of the live one. ``swapped`` says
-    that the second slab has become the live one, ``drops_second`` that it is given up or used up. ``gave_way``
+    scratch cells behind the live end will end, ``borrowed`` where those behind the slab's end lie. ``resumable``
+    are the branches there that a query may resume from; with ``forgets`` those that the session has now are gone.
+    ``commit`` is set when this step begins or continues one; ``slab`` when the segment fills the second slab
+    instead of the live one. ``swapped`` says that the second slab has become the live one, ``drops_second`` that
+    it is given up or used up. ``gave_way``
     says whether riders of a commit wait for something else. With a ``deferred`` entries run alone later,
     ``skipped`` ones not at all at this version. ``refused`` are queries whose entry is too long for the
     session's share. With a ``check`` the one branch is that of an earlier boundary, and nothing of the session
@@ -57,6 +67,7 @@ class PlannedSession:
     base: int | None
     resident: int = 0
     scratch_end: int = 0
+    borrowed: Borrowed | None = None
     resumable: tuple[ResidentBranch, ...] = ()
     append: tuple[int, ...] = ()
     commit: CommitWork | None = None
@@ -103,24 +114,40 @@ class PlannedSession:
     def segment(self) -> Segment | None:
         if self.base is None or not (self.append or self.branches):
             return None
-        return Segment(self.base, self.resident, self.append, tuple(self.branches))
+        return Segment(self.base, self.resident, self.append, tuple(self.branches), borrowed=self.borrowed)
+
+    def copies(self, source: int, target: int, count: int) -> list[CellCopy]:
+        """``count`` cells of the session's, from one offset to another."""
+        assert self.base is not None
+        found: list[CellCopy] = []
+        while count:
+            (first, end), *_ = cell_runs(self.base, self.borrowed, source, count)
+            (place, last), *_ = cell_runs(self.base, self.borrowed, target, count)
+            run = min(end - first, last - place)
+            found.append(CellCopy(first, place, run))
+            source, target, count = source + run, target + run, count - run
+        return found
 
 
 @dataclass(slots=True)
 class Plan:
     """A step of at most ``room`` tokens more. ``uses`` are, in order, the sessions that get cells by a claim,
-    or whose cells are asked for (no claim); ``evicted`` those that lose theirs. ``finished`` is background
+    or whose cells are asked for (no claim); ``evicted`` those that lose theirs, ``loans``
+    what the pool lends. ``finished`` is background
     work that is over (this step's included), ``refills`` are sessions to be computed on the workbench later;
-    ``skipped`` counts decision points that have no room."""
+    ``skipped`` counts decision points that have no room, ``unprepared`` second slabs that have
+    none."""
 
     room: int
     sessions: dict[str, PlannedSession] = field(default_factory=dict)
     copies: list[CellCopy] = field(default_factory=list)
     uses: list[tuple[str, Claim | None]] = field(default_factory=list)
     evicted: set[str] = field(default_factory=set)
+    loans: list[Loan] = field(default_factory=list)
     finished: list[tuple[Lane, str]] = field(default_factory=list)
     refills: list[str] = field(default_factory=list)
     skipped: int = 0
+    unprepared: int = 0
 
     def add(self, planned: PlannedSession) -> PlannedSession:
         self.sessions[planned.session.id] = planned

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 from stream_engine.config.engine import EngineSettings
 from stream_engine.decision.entry import Entry, EntryKind, common_prefix
 from stream_engine.engine.plan import CellCopy, Claim, Plan, PlannedQuery, PlannedSession
+from stream_engine.engine.residence import Residence
 from stream_engine.engine.riders import choose_riders
 from stream_engine.engine.session_entries import SessionEntries
 from stream_engine.model.forward.step import Branch
 from stream_engine.session.cell_budget import CellBudget
-from stream_engine.session.session import SecondSlab, Session, SessionState
+from stream_engine.session.session import Session, SessionState
 from stream_engine.state.scheduler import CheckWork, CommitWork, Lane, QueryWork, Scheduler, Selection
 
 
@@ -28,12 +29,15 @@ class Planner:
         scheduler: Scheduler,
         sessions: Mapping[str, Session],
         budget: CellBudget,
+        residence: Residence,
         entries: SessionEntries,
     ) -> None:
         self._settings = settings
         self._scheduler = scheduler
         self._sessions = sessions
         self._budget = budget
+        self._shape = budget.shape
+        self._residence = residence
         self._entries = entries
 
     def plan(self, selection: Selection, plan: Plan) -> Iterator[CommitWork]:
@@ -62,45 +66,6 @@ class Planner:
         if selection.check is not None:
             self._plan_check(plan, selection.check)
 
-    # --- cells ---------------------------------------------------------------------------------------
-
-    def _base(self, plan: Plan, session: Session) -> int | None:
-        return None if session.id in plan.evicted else self._budget.base_of(session.id)
-
-    def _residence(self, plan: Plan, session: Session, wanted: bool) -> tuple[int, Claim | None] | None:
-        """The session's base, and the claim by which ``_draft`` gives it; None where it has no cells and there are
-        none to spare (``wanted``: the least recently used session gives up its own)."""
-        base = self._base(plan, session)
-        if base is not None:
-            return base, None
-        claim = self._claim(plan, wanted)
-        return (claim.base, claim) if claim is not None else None
-
-    def _claim(self, plan: Plan, wanted: bool) -> Claim | None:
-        claimed = {claim.base for _, claim in plan.uses if claim is not None}
-        free = next((base for base in self._budget.free if base not in claimed), None)
-        if free is not None:
-            return Claim(free, None)
-        if not wanted:
-            return None
-        keep = {name for name, work in self._scheduler.commits.items() if work.started}
-        keep |= {work.query.session for work in self._scheduler.queries if work.generated}
-        keep |= plan.sessions.keys() | plan.evicted
-        evicted = next((name for name in self._budget.resident if name not in keep), None)
-        base = self._budget.base_of(evicted) if evicted is not None else None
-        return Claim(base, evicted) if base is not None else None
-
-    def _draft(self, plan: Plan, session: Session, base: int, claim: Claim | None) -> PlannedSession:
-        """The session as it stands; behind a claim, which is then in the plan, it has the frozen prefix only."""
-        if claim is not None:
-            if claim.evicted is not None:
-                plan.evicted.add(claim.evicted)
-            plan.uses.append((session.id, claim))
-            shape = self._budget.shape
-            plan.copies.append(CellCopy(shape.prefix_base, claim.base, shape.prefix))
-            return PlannedSession(session, base, shape.prefix, shape.prefix)
-        return PlannedSession(session, base, session.resident, session.scratch_end, tuple(session.branches))
-
     # --- commits -------------------------------------------------------------------------------------
 
     def _plan_commit(self, plan: Plan, session: Session) -> Iterator[CommitWork]:
@@ -109,22 +74,22 @@ class Planner:
         commit = self._scheduler.commits[session.id]
         entries = self._entries.of(session)
         wanted = any(entry.kind is EntryKind.STANDING for entry in entries)
-        residence = self._residence(plan, session, wanted)
+        residence = self._residence.find(plan, session, wanted)
         if residence is None and any(entry.every_commit for entry in entries):
             return  # all cells are at work: a later step evaluates what asked for every commit
         if not commit.started:
             owed = [entry for entry in entries if entry.key in session.owed]
             if owed and residence is not None:
-                self._plan_alone(plan, self._draft(plan, session, *residence), owed)
+                self._plan_alone(plan, self._residence.draft(plan, session, *residence), owed)
                 if session.id in plan.sessions:
                     return  # its evaluation comes before the next version
             yield commit
         if residence is None or commit.late_only:
             plan.add(PlannedSession(session, None, commit=commit, deferred=entries))
             return
-        planned = self._draft(plan, session, *residence)
+        planned = self._residence.draft(plan, session, *residence)
         planned.commit = commit
-        self._swap_in(plan, planned)
+        self._residence.swap_in(plan, planned)
         planned.extend(plan.room)
         planned.scratch_end = planned.live_end
         plan.add(planned)
@@ -133,7 +98,7 @@ class Planner:
         fused = self._settings.preposition == "fused"
         riders = choose_riders(
             [entry for entry in entries if fused or entry.every_commit],
-            headroom=self._budget.shape.headroom(planned.live_end),
+            headroom=self._residence.room(plan, planned),
             step_room=plan.room,
             query_waits=bool(self._scheduler.query_count),
             more_queued=bool(commit.records),
@@ -146,19 +111,9 @@ class Planner:
         planned.gave_way = riders.gave_way
         self._place_riders(plan, planned, riders.riding)
 
-    def _swap_in(self, plan: Plan, planned: PlannedSession) -> None:
-        """Window swap: where the second slab holds the new region's beginning, it becomes the live one."""
-        session, second, shape = planned.session, planned.session.second, self._budget.shape
-        if session.id in plan.evicted or second is None or planned.resident > shape.prefix:
-            return
-        planned.drops_second = True
-        if second.complete and session.tokens[: second.resident] == second.tokens:
-            assert planned.base is not None
-            slab = planned.base + shape.share - shape.reserve
-            plan.copies.append(CellCopy(slab, planned.base, second.resident))
-            planned.resident, planned.swapped = second.resident, True
-
     def _place_riders(self, plan: Plan, planned: PlannedSession, riders: tuple[Entry, ...]) -> None:
+        found = self._residence.reach(plan, planned, planned.scratch_end + sum(len(one.tokens) for one in riders))
+        assert found, "riders were chosen for cells that are not there"
         for entry in riders:
             planned.ride(entry)
             plan.room -= len(entry.tokens)
@@ -168,7 +123,7 @@ class Planner:
     def _plan_lone(self, plan: Plan, session_id: str, lane: Lane) -> None:
         """Entries left out of a commit, alone: Alg. 1 with its headroom check."""
         session = self._sessions[session_id]
-        base = self._base(plan, session)
+        base = self._residence.base(plan, session)
         lone = lane is Lane.LONE
         due = [
             entry
@@ -179,7 +134,7 @@ class Planner:
         residence: tuple[int, Claim | None] | None
         if due and not lone and evicted:
             # A standing query is a demand, as a question is.
-            residence = self._residence(plan, session, wanted=True)
+            residence = self._residence.find(plan, session, wanted=True)
             if residence is None:
                 return
         elif base is None or not session.current or not due:
@@ -189,7 +144,7 @@ class Planner:
             return
         else:
             residence = base, None
-        if self._plan_alone(plan, self._draft(plan, session, *residence), due):
+        if self._plan_alone(plan, self._residence.draft(plan, session, *residence), due):
             plan.finished.append((lane, session_id))
 
     def _plan_alone(self, plan: Plan, planned: PlannedSession, due: list[Entry]) -> bool:
@@ -199,7 +154,7 @@ class Planner:
             plan.add(planned)
         if not planned.reaches_end:
             return False
-        headroom = self._budget.shape.headroom(planned.live_end)
+        headroom = self._residence.room(plan, planned)
         riders = choose_riders(
             due,
             headroom=headroom,
@@ -214,7 +169,7 @@ class Planner:
         if not riders.riding:
             return not riders.deferred
         needed = sum(len(entry.tokens) for entry in riders.riding)
-        if planned.scratch_end + needed > planned.live_end + headroom:
+        if planned.scratch_end + needed > self._shape.slab:
             planned.forget_branches()
         planned.deferred = riders.deferred
         if not planned.append:
@@ -228,10 +183,11 @@ class Planner:
         session = self._sessions[work.check.session]
         entry = work.entry + work.generated
         base = self._budget.base_of(session.id)
-        if base is not None and work.boundary <= session.resident:
-            planned = plan.add(self._draft(plan, session, base, None))
+        start = max(session.scratch_end, session.resident)
+        if base is not None and work.boundary <= session.resident and start + len(entry) <= self._shape.slab:
+            planned = plan.add(self._residence.draft(plan, session, base, None))
             planned.check = work
-            planned.branches.append(Branch(entry, max(session.scratch_end, session.resident), sees=work.boundary))
+            planned.branches.append(Branch(entry, start, sees=work.boundary))
             return
         planned = self._on_bench(plan, session, session.tokens[: work.boundary])
         planned.check = work
@@ -240,7 +196,7 @@ class Planner:
 
     def _on_bench(self, plan: Plan, session: Session, log: list[int]) -> PlannedSession:
         """More of ``log`` comes onto the workbench, as much as the step has room for."""
-        bench, shape = self._budget.bench, self._budget.shape
+        bench, shape = self._budget.bench, self._shape
         resident = bench.in_common(log)
         if resident < shape.prefix:
             plan.copies.append(CellCopy(shape.prefix_base, bench.base, shape.prefix))
@@ -262,7 +218,7 @@ class Planner:
             return
         planned.scratch_end = planned.live_end
         for entry in due:
-            if planned.scratch_end + len(entry.tokens) > self._budget.shape.bench:
+            if planned.scratch_end + len(entry.tokens) > self._shape.bench:
                 planned.skipped = (*planned.skipped, entry)
             else:
                 planned.ride(entry)
@@ -276,15 +232,13 @@ class Planner:
         if base is None or not session.region.full or not session.current:
             plan.finished.append((Lane.SECOND_SLAB, session_id))
             return
-        shape = self._budget.shape
-        slab = base + shape.share - shape.reserve
-        second = session.second
-        if second is None:
-            second = SecondSlab([*session.builder.prefix, *session.region.next_tokens()], shape.prefix)
-            plan.copies.append(CellCopy(shape.prefix_base, slab, shape.prefix))
+        place = self._residence.second_slab(plan, session)
+        if place is None:
+            plan.finished.append((Lane.SECOND_SLAB, session_id))
+            return
+        slab, second = place
         append = tuple(second.tokens[second.resident : second.resident + plan.room])
-        planned = plan.add(PlannedSession(session, slab, second.resident, append=append, slab=second))
-        planned.forgets = session.second is None and session.scratch_end > shape.share - shape.reserve
+        plan.add(PlannedSession(session, slab, second.resident, append=append, slab=second))
 
     # --- queries -------------------------------------------------------------------------------------
 
@@ -302,10 +256,10 @@ class Planner:
                 if planned is None and commit.started:
                     return
             if planned is None:
-                residence = self._residence(plan, session, wanted=True)
+                residence = self._residence.find(plan, session, wanted=True)
                 if residence is None:
                     return
-                planned = self._draft(plan, session, *residence)
+                planned = self._residence.draft(plan, session, *residence)
                 planned.extend(plan.room)
                 plan.add(planned)
         if planned.base is None or not planned.reaches_end:
@@ -317,17 +271,17 @@ class Planner:
         if len(work.entry) > self._longest_entry(planned):
             planned.refused.append(work)
             return
-        branch = self._query_branch(plan, planned, planned.base, work)
+        branch = self._query_branch(plan, planned, work)
         if branch is not None:
             planned.branches.append(branch)
             plan.room -= len(branch.tokens)
 
     def _longest_entry(self, planned: PlannedSession) -> int:
-        """Tokens that an entry may have: all of the session's share behind the live end."""
+        """Tokens that an entry may have: what the slab has behind the live end, and what can be borrowed."""
         answer = planned.session.builder.profile.max_answer_tokens
-        return self._budget.shape.share - planned.live_end - answer + 1
+        return self._shape.share - planned.live_end - answer + 1
 
-    def _query_branch(self, plan: Plan, planned: PlannedSession, base: int, work: QueryWork) -> Branch | None:
+    def _query_branch(self, plan: Plan, planned: PlannedSession, work: QueryWork) -> Branch | None:
         """Resume at the longest common prefix of the realised entry and any resident branch (Eq. 5), or run
         the whole entry (Eq. 2). None when other branches of this step hold the cells it needs."""
         session = planned.session
@@ -343,17 +297,15 @@ class Planner:
                 if common > reused:
                     reused, source = common, resident.cell
         length = len(work.entry) + session.builder.profile.max_answer_tokens - 1
-        shape = self._budget.shape
-        if planned.scratch_end + length > shape.share - shape.reserve:
-            if planned.branches or self._scheduler.generating(session.id):
-                return None
+        beside = bool(planned.branches) or self._scheduler.generating(session.id)
+        if planned.scratch_end + length > self._shape.slab and not beside:
             planned.forget_branches()
             reused = 0
-            if planned.live_end + length > shape.share - shape.reserve:
-                planned.drops_second = True  # the reserve serves a query before it serves the next swap
+        if not self._residence.reach(plan, planned, planned.scratch_end + length):
+            return None
         cell = planned.scratch_end
         planned.scratch_end += length
         if reused:
-            plan.copies.append(CellCopy(base + source, base + cell, reused))
+            plan.copies += planned.copies(source, cell, reused)
         planned.queries.append(PlannedQuery(work, cell, reused))
         return Branch(work.entry[reused:], cell + reused, reused, cell if reused else 0)

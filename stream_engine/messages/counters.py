@@ -50,4 +50,7 @@ class EngineCounters:
     promoted_reads_total: float = _counter("Answers from a promoted question's own distribution")
     swaps_total: float = _counter("Window swaps")
     swaps_prepared_total: float = _counter("Window swaps whose cells were pre-filled in idle time")
+    swaps_unprepared_total: float = _counter(
+        "Next regions that were not pre-filled, because the pool had no cells for a second slab"
+    )
     evictions_total: float = _counter("Sessions whose cells went to another session")

@@ -24,6 +24,9 @@ from stream_engine.state.publication import BoardPublication
 API_WORKERS = 16
 """Workers that the board has room for at least: further API processes may be started beside a running engine."""
 
+LEAST_BOARD = 4096
+"""Sessions and decision points that a board has room for, where the settings leave it to us."""
+
 
 def build_engine(
     settings: EngineSettings, emit: Callable[[Event], None] = lambda event: None, board: Config | None = None
@@ -43,8 +46,8 @@ def build_engine(
         writer = BoardWriter.create(
             path=board.board.path,
             meta=board_meta(builder.profile, gate),
-            max_sessions=board.board.max_sessions,
-            slots=board.board.slots,
+            max_sessions=board.board.max_sessions or max(LEAST_BOARD, 2 * shape.sessions),
+            slots=board.board.slots or max(LEAST_BOARD, 4 * shape.sessions),
             max_workers=max(board.api.workers, API_WORKERS),
             lease_s=board.board.lease_s,
         )

@@ -1,31 +1,63 @@
-"""The configured cell budget: how many cells a session's share has."""
+"""The configured cell budget: how many sessions `engine.kv_memory` has room for."""
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from stream_engine.config.engine import EngineSettings
 from stream_engine.config.rules import ConfigError
+from stream_engine.model.hub.files import CONFIG_FILE, ModelFiles
 from stream_engine.model.render.rendering import Builder
+from stream_engine.process.configured_model import model_files
 from stream_engine.session.cell_budget import BudgetShape
+from stream_engine.util.memory import MemorySize, machine_memory
 
-ENTRY_CELLS = 256
-"""Cells of a share that are planned for entries, where ``engine.total_cells`` is left to us."""
+BRANCH_CELLS = 128
+"""Cells that an extent of the pool has at least: questions longer than a window of bars are rare."""
+
+TYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+"""Another type is refused where the weights are loaded."""
+
+
+def cell_bytes(settings: EngineSettings, files: ModelFiles) -> int:
+    """Bytes of one token's keys and values over all layers, in the type that the model runs in. Loads no weights.
+
+    Raises ConfigError where the model's configuration does not say."""
+    try:
+        config = json.loads((files.directory / CONFIG_FILE).read_text(encoding="utf-8"))
+        heads = int(config["num_attention_heads"])
+        head_dim = int(config.get("head_dim") or int(config["hidden_size"]) // heads)
+        kv_heads = int(config.get("num_key_value_heads") or heads)
+        layers = int(config["num_hidden_layers"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"engine.model = {settings.model!r}: {CONFIG_FILE} does not say how large a token's KV is: {error!r}"
+        ) from error
+    return layers * 2 * kv_heads * head_dim * TYPE_BYTES.get(settings.dtype, 4)
 
 
 def budget_shape(settings: EngineSettings, builder: Builder) -> BudgetShape:
-    """Cells of a share: prefix, anchor and the largest region; the entries; the second slab."""
+    """A session's slab: prefix, anchor and the largest region, and ``engine.entry_cells`` behind them. An extent
+    of the pool: a window's worth. Raises ConfigError where not one session has room."""
     profile = builder.profile
     head = len(builder.prefix) + builder.max_anchor_tokens
-    live = head + profile.region_bars * builder.tokens_per_bar
-    reserve = head + profile.window_bars * builder.tokens_per_bar
-    total = settings.total_cells or settings.max_sessions * (live + ENTRY_CELLS + reserve)
+    slab = head + profile.region_bars * builder.tokens_per_bar + settings.entry_cells
+    extent = max(head + profile.window_bars * builder.tokens_per_bar, BRANCH_CELLS)
+    each = cell_bytes(settings, model_files(settings))
+    granted = MemorySize.parse(settings.kv_memory).of(_memory_of(settings.device))
     try:
-        shape = BudgetShape(total, settings.max_sessions, reserve, len(builder.prefix))
+        return BudgetShape.fit(granted, slab=slab, extent=extent, prefix=len(builder.prefix), cell_bytes=each)
     except ValueError as error:
-        raise ConfigError(str(error)) from error
-    if shape.headroom(live) < 0:
-        needed = settings.max_sessions * (live + reserve)
-        raise ConfigError(
-            f"engine.total_cells = {settings.total_cells}: engine.max_sessions = {settings.max_sessions} sessions "
-            f"need at least {needed} cells; raise the first or lower the second"
-        )
-    return shape
+        raise ConfigError(f"engine.kv_memory = {settings.kv_memory!r}: too little: {error}") from error
+
+
+def _memory_of(device: str) -> int:
+    """Bytes of the memory that the model's device has."""
+    if device.startswith("cuda"):
+        import torch
+
+        if torch.cuda.is_available():
+            properties: Any = torch.cuda.get_device_properties(device)
+            return int(properties.total_memory)
+    return machine_memory()

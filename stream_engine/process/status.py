@@ -103,13 +103,17 @@ def status(
 
 
 def _gauges(engine: Engine) -> dict[str, float]:
-    resident = engine.budget.resident
-    cells = sum(engine.sessions[name].resident for name in resident)
+    budget = engine.budget
     return {
         "sessions": len(engine.sessions),
-        "sessions_resident": len(resident),
-        "cells_resident": cells,
-        "cells_total": engine.budget.shape.total,
+        "sessions_resident": budget.resident_count,
+        "sessions_fit": budget.shape.sessions,
+        "cells_used": budget.cells_used,
+        "cells_total": budget.shape.cells,
+        "kv_bytes_used": budget.cells_used * budget.shape.cell_bytes,
+        "kv_bytes_total": budget.shape.cells * budget.shape.cell_bytes,
+        "extents_lent": budget.lent_count,
+        "extents_total": budget.shape.extents,
         "standing_queries": engine.standing.count,
         "standing_sessions_waiting": engine.registration.waiting,
         "questions_promoted": engine.promoted.count,

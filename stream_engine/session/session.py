@@ -303,6 +303,11 @@ class Session:
         self.branches.clear()
         self.scratch_end = self.resident
 
+    def fold(self, end: int) -> None:
+        """The cells behind offset ``end`` are given back, and with them the branches that reach there."""
+        self.branches[:] = [kept for kept in self.branches if kept.cell + len(kept.tokens) <= end]
+        self.scratch_end = min(self.scratch_end, end)
+
     def lose_cells(self) -> None:
         """They go to another session. What was computed from them is still of the present log."""
         self.resident, self.second = 0, None

@@ -166,7 +166,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args(arguments)
-    engine = build_engine(EngineSettings(model=options.model, max_sessions=1, threads=options.threads))
+    engine = build_engine(EngineSettings(model=options.model, threads=options.threads))
     profile = engine.builder.profile
     served: list[ServedAnswer] = []
     for name, symbol, bars in recorded_series(options.data):

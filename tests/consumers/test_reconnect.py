@@ -26,6 +26,7 @@ from stream_engine.config.transport import TransportSettings
 from stream_engine.messages.transport import EngineLink
 from stream_engine.process.service import EngineService
 from tests.integration.pipeline.relay import Relay
+from tests.support.kv_memory import kv_memory_for
 from tests.support.pipeline import make_engine
 from tests.support.played_producer import PlayedSpool
 
@@ -117,7 +118,7 @@ class Windows:
 def service(tmp_path: Path) -> Iterator[EngineService]:
     config = Config(
         kafka=KafkaSettings(standing_topic=""),
-        engine=EngineSettings(max_sessions=4),
+        engine=EngineSettings(kv_memory=kv_memory_for(4)),
         transport=TransportSettings(f"ipc://{tmp_path}/engine.sock", f"ipc://{tmp_path}/events.sock"),
     )
     made = EngineService(config, lambda emit: make_engine(config.engine, emit))

@@ -75,7 +75,7 @@ class Planted:
 def planted_engine(config: Config) -> Callable[[Callable[[Event], None]], Engine]:
     def build(emit: Callable[[Event], None]) -> Engine:
         builder = TokenBuilder.load(EMBEDDED)
-        gate, shape = build_gate(builder), BudgetShape(4 * 1024, 4, 256, len(builder.prefix))
+        gate, shape = build_gate(builder), BudgetShape(4, 1024 - 256, 4, 256, len(builder.prefix))
         board = BoardWriter.create(config.board.path, board_meta(builder.profile, gate), 16, 64, 4, 60.0)
         live = LiveGate(gate)
         publication = BoardPublication(board, builder.profile, live)

@@ -110,7 +110,8 @@ def make_bench(builder: TokenBuilder) -> Callable[..., Bench]:
     def make(
         *,
         sessions: int = 3,
-        share: int | None = None,
+        slab: int | None = None,
+        extents: int | None = None,
         board: BoardWriter | None = None,
         risk: RiskSettings = UNWATCHED,
         emit: Callable[[Event], None] | None = None,
@@ -120,8 +121,9 @@ def make_bench(builder: TokenBuilder) -> Callable[..., Bench]:
         prefix = len(builder.prefix)
         region = prefix + builder.max_anchor_tokens + profile.region_bars * builder.tokens_per_bar
         reserve = prefix + builder.max_anchor_tokens + profile.window_bars * builder.tokens_per_bar
-        cells = share or region + reserve + 64
-        shape = BudgetShape(cells * sessions, sessions, reserve, prefix)
+        shape = BudgetShape(
+            sessions, slab or region + 64, 2 * sessions if extents is None else extents, reserve, prefix
+        )
         runner = FakeRunner(shape.cells, sorted(builder.answers))
         runner.cells[shape.prefix_base :] = builder.prefix
         answers = {token: FastAnswer(*answer) for token, answer in builder.answers.items()}
@@ -129,7 +131,7 @@ def make_bench(builder: TokenBuilder) -> Callable[..., Bench]:
         bench: Bench
         live = LiveGate(gate)
         publication = None if board is None else BoardPublication(board, profile, live)
-        made = EngineSettings(max_sessions=sessions, check_integrity=True, **settings)
+        made = EngineSettings(check_integrity=True, **settings)
         engine = Engine(
             made,
             builder,

@@ -48,11 +48,9 @@ class FakeRunner:
             live = [*resident, *segment.append]
             branches = []
             for branch in segment.branches:
-                reused = self.cells[
-                    segment.base + branch.reused_cell : segment.base + branch.reused_cell + branch.reused
-                ]
-                start = segment.base + branch.cell
-                self.cells[start : start + len(branch.tokens)] = branch.tokens
+                reused = [self.cells[cell] for cell in segment.cells(branch.reused_cell, branch.reused)]
+                for cell, token in zip(segment.cells(branch.cell, len(branch.tokens)), branch.tokens, strict=True):
+                    self.cells[cell] = token
                 branches.append(self.predict([*live[: segment.trunk(branch)], *reused, *branch.tokens]))
             results.append(SegmentResult(tuple(branches)))
         return results

@@ -44,6 +44,7 @@ from stream_engine.process.configured_gate import build_gate
 from stream_engine.process.service import EngineService
 from stream_engine.state.engine_state import new_state
 from stream_engine.state.live_gate import LiveGate
+from tests.support.kv_memory import kv_memory_for
 
 PATIENCE_S = 60.0
 TREND = "What is the trend?"
@@ -67,9 +68,9 @@ class HashRunner:
             live = self.cells[base : base + segment.live_end]
             logits = []
             for branch in segment.branches:
-                reused = self.cells[base + branch.reused_cell : base + branch.reused_cell + branch.reused]
-                start = base + branch.cell
-                self.cells[start : start + len(branch.tokens)] = branch.tokens
+                reused = [self.cells[cell] for cell in segment.cells(branch.reused_cell, branch.reused)]
+                for cell, token in zip(segment.cells(branch.cell, len(branch.tokens)), branch.tokens, strict=True):
+                    self.cells[cell] = token
                 logits.append(self.predict([*live, *reused, *branch.tokens]))
             results.append(SegmentResult(tuple(logits)))
         return results
@@ -84,7 +85,7 @@ class HashRunner:
 
 def hash_engine(emit: Callable[[Event], None] = lambda event: None) -> Engine:
     builder = TokenBuilder.load(EMBEDDED)
-    settings = EngineSettings(max_sessions=4)
+    settings = EngineSettings(kv_memory=kv_memory_for(4))
     shape, gate = budget_shape(settings, builder), build_gate(builder)
     return Engine(
         settings,

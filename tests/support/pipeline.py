@@ -31,6 +31,7 @@ from stream_engine.process.configured_gate import build_gate
 from stream_engine.process.service import EngineService
 from stream_engine.state.engine_state import new_state
 from stream_engine.state.live_gate import LiveGate
+from tests.support.kv_memory import kv_memory_for
 
 PATIENCE_S = 60.0
 
@@ -67,7 +68,9 @@ class Pipeline:
         )
         transport = TransportSettings(f"ipc://{folder}/engine.sock", f"ipc://{folder}/events.sock")
         self.config = Config(
-            kafka=self.kafka, transport=transport, engine=EngineSettings(**{"max_sessions": 4} | engine)
+            kafka=self.kafka,
+            transport=transport,
+            engine=EngineSettings(**{"kv_memory": kv_memory_for(4)} | engine),
         )
         ensure_topics(self.kafka)
         self.producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=2)

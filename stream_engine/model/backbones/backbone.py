@@ -94,9 +94,9 @@ class Backbone:
 
     def _check_bounds(self, layout: StepLayout) -> None:
         for segment in layout.segments:
-            if segment.base + segment.extent > self.num_cells:
-                end = segment.base + segment.extent
-                raise ValueError(f"cells [{segment.base}, {end}) leave the store of {self.num_cells}")
+            for first, last in segment.runs(0, segment.extent):
+                if last > self.num_cells:
+                    raise ValueError(f"cells [{first}, {last}) leave the store of {self.num_cells}")
             if segment.last_position >= self.max_positions:
                 last = segment.last_position
                 raise ValueError(f"position {last} passes the model's {self.max_positions} positions")

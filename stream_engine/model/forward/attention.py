@@ -20,6 +20,9 @@ from stream_engine.model.forward.store import KVStore
 
 ATTENTION = "stream_engine_tree"
 
+Runs = list[tuple[int, int]]
+"""Contiguous cells: first and last + 1 of each run."""
+
 
 class TreeStep:
     """One step's attention: where the row's keys go, and what each segment sees. Lives for one forward."""
@@ -30,7 +33,7 @@ class TreeStep:
         self._groups = query_heads // store.kv_heads
         self._cells = torch.from_numpy(layout.cells).to(store.device)
         # By window: the layers of one window share their masks, which are built once a step.
-        self._views: dict[int | None, list[tuple[int, int, torch.Tensor]]] = {}
+        self._views: dict[int | None, list[tuple[Runs, torch.Tensor]]] = {}
 
     def attend(
         self,
@@ -50,11 +53,11 @@ class TreeStep:
         keys, values = self._store.layer(layer)
         heads, dim = query.shape[1], query.shape[3]
         outputs: list[torch.Tensor] = []
-        for (first, last), (low, high, mask) in zip(self._layout.spans, self._segments(window), strict=True):
+        for (first, last), (runs, mask) in zip(self._layout.spans, self._segments(window), strict=True):
             # Query heads that share a key head become more rows of it: grouped attention without repeating keys.
             rows = query[:, :, first:last].reshape(1, -1, self._groups * (last - first), dim)
-            seen_keys = keys[low:high].transpose(0, 1).unsqueeze(0)
-            seen_values = values[low:high].transpose(0, 1).unsqueeze(0)
+            seen_keys = _cells(keys, runs).transpose(0, 1).unsqueeze(0)
+            seen_values = _cells(values, runs).transpose(0, 1).unsqueeze(0)
             if softcap is None:
                 mixed = scaled_dot_product_attention(rows, seen_keys, seen_values, attn_mask=mask, scale=scaling)
             else:
@@ -62,25 +65,25 @@ class TreeStep:
             outputs.append(mixed.reshape(1, heads, last - first, dim).transpose(1, 2))
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
 
-    def _segments(self, window: int | None) -> list[tuple[int, int, torch.Tensor]]:
-        """Per segment: first and last + 1 visible cell, and the additive mask `[1, 1, groups * size, cells]`."""
+    def _segments(self, window: int | None) -> list[tuple[Runs, torch.Tensor]]:
+        """Per segment: the runs of visible cells, and the additive mask `[1, 1, groups * size, cells]`."""
         views = self._views.get(window)
         if views is None:
             views = self._views[window] = self._build(window)
         return views
 
-    def _build(self, window: int | None) -> list[tuple[int, int, torch.Tensor]]:
+    def _build(self, window: int | None) -> list[tuple[Runs, torch.Tensor]]:
         masks = [tree_mask(segment, window) for segment in self._layout.segments]
         # One transfer for the whole step, whatever the number of segments.
         flat = torch.from_numpy(np.concatenate([mask.ravel() for mask in masks]))
         flat = flat.to(device=self._store.device, dtype=self._store.dtype)
-        views: list[tuple[int, int, torch.Tensor]] = []
+        views: list[tuple[Runs, torch.Tensor]] = []
         offset = 0
         for segment, mask in zip(self._layout.segments, masks, strict=True):
-            low = segment.base + first_visible(segment, window)
+            low = first_visible(segment, window)
             # One copy of the rows for each query head of a group, made where they are used.
             rows = flat[offset : offset + mask.size].view(mask.shape).repeat(self._groups, 1)
-            views.append((low, segment.base + segment.extent, rows[None, None]))
+            views.append((segment.runs(low, segment.extent - low), rows[None, None]))
             offset += mask.size
         return views
 
@@ -111,6 +114,12 @@ def register() -> None:
     No mask function is registered under that name on purpose: `transformers` then builds no mask of its own.
     """
     AttentionInterface.register(ATTENTION, tree_attention)
+
+
+def _cells(store: torch.Tensor, runs: Runs) -> torch.Tensor:
+    """Cells `[n, kv_heads, head_dim]`: a view of one run, a copy of several."""
+    views = [store[first:last] for first, last in runs]
+    return views[0] if len(views) == 1 else torch.cat(views)
 
 
 def _softcapped(

@@ -35,6 +35,25 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
+class Borrowed:
+    """Cells that a segment has besides its slab: offsets from `at` on lie in the cells from `base` on."""
+
+    at: int
+    base: int
+
+
+def cell_runs(base: int, borrowed: Borrowed | None, start: int, count: int) -> list[tuple[int, int]]:
+    """The contiguous runs of cells, first and last + 1, in which `count` cells from offset `start` on lie."""
+    end = start + count
+    if borrowed is None or end <= borrowed.at:
+        return [(base + start, base + end)]
+    shift = borrowed.base - borrowed.at
+    if start >= borrowed.at:
+        return [(start + shift, end + shift)]
+    return [(base + start, base + borrowed.at), (borrowed.base, end + shift)]
+
+
+@dataclass(frozen=True, slots=True)
 class Segment:
     """One session's part of a step.
 
@@ -44,6 +63,7 @@ class Segment:
     branches: entries; their positions start at n_s + len(append) (+ reused), or at what they see.
     position: position id of the slab's first token.
     append_logits: also return the logits after the last appended token.
+    borrowed: where the cells behind the slab's end are; None where all lie in the slab.
 
     Raises ValueError when cells would collide or a branch could not be exact.
     """
@@ -54,6 +74,7 @@ class Segment:
     branches: tuple[Branch, ...] = ()
     position: int = 0
     append_logits: bool = False
+    borrowed: Borrowed | None = None
 
     def __post_init__(self) -> None:
         if self.base < 0 or self.length < 0 or self.position < 0:
@@ -93,13 +114,21 @@ class Segment:
 
     @property
     def extent(self) -> int:
-        """Cells from the base to the last one that this segment reads or writes."""
+        """Offset behind the last cell that this segment reads or writes."""
         end = self.live_end
         for branch in self.branches:
             end = max(end, branch.cell + len(branch.tokens))
             if branch.reused:
                 end = max(end, branch.reused_cell + branch.reused)
         return end
+
+    def runs(self, start: int, count: int) -> list[tuple[int, int]]:
+        """As `cell_runs`."""
+        return cell_runs(self.base, self.borrowed, start, count)
+
+    def cells(self, start: int, count: int) -> list[int]:
+        """Each of these cells."""
+        return [cell for first, last in self.runs(start, count) for cell in range(first, last)]
 
     @property
     def size(self) -> int:
@@ -148,10 +177,10 @@ def lay_out(segments: Sequence[Segment]) -> StepLayout:
     if not segments:
         raise ValueError("a step has at least one segment")
     if len(segments) > 1:
-        by_base = sorted(segments, key=lambda segment: segment.base)
-        for lower, upper in pairwise(by_base):
-            if lower.base + lower.extent > upper.base:
-                raise ValueError(f"segments at cells {lower.base} and {upper.base} overlap")
+        runs = sorted(run for segment in segments for run in segment.runs(0, segment.extent))
+        for lower, upper in pairwise(runs):
+            if lower[1] > upper[0]:
+                raise ValueError(f"segments at cells {lower[0]} and {upper[0]} overlap")
     tokens: list[int] = []
     positions: list[int] = []
     cells: list[int] = []
@@ -159,22 +188,22 @@ def lay_out(segments: Sequence[Segment]) -> StepLayout:
     spans: list[tuple[int, int]] = []
     rows: list[SegmentRows] = []
 
-    def place(ids: tuple[int, ...], position: int, cell: int) -> None:
+    def place(segment: Segment, ids: tuple[int, ...], position: int, offset: int) -> None:
         tokens.extend(ids)
         positions.extend(range(position, position + len(ids)))
-        cells.extend(range(cell, cell + len(ids)))
+        cells.extend(segment.cells(offset, len(ids)))
 
     for segment in segments:
         first = len(tokens)
         append_row: int | None = None
-        place(segment.append, segment.position + segment.length, segment.base + segment.length)
+        place(segment, segment.append, segment.position + segment.length, segment.length)
         if segment.append_logits:
             append_row = len(keep)
             keep.append(len(tokens) - 1)
         branch_rows: list[int] = []
         for branch in segment.branches:
             start = segment.position + segment.trunk(branch) + branch.reused
-            place(branch.tokens, start, segment.base + branch.cell)
+            place(segment, branch.tokens, start, branch.cell)
             branch_rows.append(len(keep))
             keep.append(len(tokens) - 1)
         spans.append((first, len(tokens)))

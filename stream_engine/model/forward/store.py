@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 
@@ -23,8 +24,7 @@ class KVStore:
     ) -> None:
         if min(layers, cells, kv_heads, head_dim) < 1:
             raise ValueError("layers, cells, kv_heads and head_dim of a KV store are positive")
-        # Zeroed, not empty: masked cells are multiplied by a weight of 0, and 0 * NaN would be NaN.
-        self._pool = torch.zeros((layers, 2, cells, kv_heads, head_dim), dtype=dtype, device=device)
+        self._pool = _zeros((layers, 2, cells, kv_heads, head_dim), dtype, torch.device(device))
         self._layers = [(self._pool[layer, 0], self._pool[layer, 1]) for layer in range(layers)]
 
     @property
@@ -77,3 +77,11 @@ class KVStore:
     def _check(self, first: int, count: int) -> None:
         if first < 0 or count < 0 or first + count > self.num_cells:
             raise ValueError(f"cells [{first}, {first + count}) leave the pool of {self.num_cells}")
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Zeroed, not empty: masked cells are multiplied by a weight of 0, and 0 * NaN would be NaN. On a CPU the
+    memory is the process's only once a cell is written: `torch.zeros` writes all of it."""
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    return torch.from_numpy(np.zeros(shape, dtype=f"i{dtype.itemsize}")).view(dtype)

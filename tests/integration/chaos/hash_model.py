@@ -43,8 +43,9 @@ class HashRunner:
         live = cells[base : base + segment.live_end]
         logits = []
         for branch in segment.branches:
-            reused = cells[base + branch.reused_cell : base + branch.reused_cell + branch.reused]
-            cells[base + branch.cell : base + branch.cell + len(branch.tokens)] = branch.tokens
+            reused = [cells[cell] for cell in segment.cells(branch.reused_cell, branch.reused)]
+            for cell, token in zip(segment.cells(branch.cell, len(branch.tokens)), branch.tokens, strict=True):
+                cells[cell] = token
             logits.append(predict(self._builder, [*live, *reused, *branch.tokens]))
         return SegmentResult(tuple(logits))
 

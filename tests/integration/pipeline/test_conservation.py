@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.kv_memory import kv_memory_for
+
 DATA = Path(__file__).parents[4] / "shared" / "data"
 
 Produced = Iterator[tuple[str, Any]]
@@ -137,7 +139,9 @@ TRADES = (
 def test_every_record_of_the_sample_files_is_accounted_for(make_pipeline: Callable[..., Any]) -> None:
     if not DATA.is_dir():
         pytest.skip("the sample files are not here: ../shared/data")
-    pipeline = make_pipeline({"max_sessions": 64}, partitions=max(len(BARS), len(TRADES)), poll_records=2_000)
+    pipeline = make_pipeline(
+        {"kv_memory": kv_memory_for(64)}, partitions=max(len(BARS), len(TRADES)), poll_records=2_000
+    )
     pipeline.start_engine()
     pipeline.start_consumer()
     ends = {}

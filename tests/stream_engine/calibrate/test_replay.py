@@ -70,7 +70,7 @@ def test_each_class_is_asked_in_its_wordings_in_turn_and_answered_by_the_full_pa
 
 def test_simulated_series_show_one_window_each_and_leave_no_session(make_bench: Callable[..., Any]) -> None:
     bench = make_bench(sessions=4)
-    replay, drawn = Replay(bench.engine), simulated_series(1, 40, 64)
+    replay, drawn = Replay(bench.engine, 4), simulated_series(1, 40, 64)
     moments = list(replay.simulated(drawn))
     assert [moment.number for moment in moments] == list(range(40))
     assert [moment.symbol for moment in moments] == [series.symbol for series in drawn]

@@ -109,7 +109,7 @@ def test_pairs_curve_and_plots_are_written(outcome: CalibrationRun, folder: Path
 
 
 def test_an_engine_on_the_file_answers_with_its_tau_and_confidence(folder: Path, series: Series) -> None:
-    settings = replace(SETTINGS, calibration=str(folder / CALIBRATION_FILE), max_sessions=8)
+    settings = replace(SETTINGS, calibration=str(folder / CALIBRATION_FILE))
     engine = build_engine(settings)
     tau = Calibration.load(folder / CALIBRATION_FILE).classes["trend"].tau
     fast, full = _ask(engine, series)
@@ -147,7 +147,7 @@ def test_the_report_says_tau_guarantee_and_accuracy(outcome: CalibrationRun, bui
 
 
 def test_without_simulated_windows_some_recorded_ones_fix_the_grid(builder: TokenBuilder, series: Series) -> None:
-    engine = build_engine(replace(SETTINGS, calibration="none", max_sessions=2))
+    engine = build_engine(replace(SETTINGS, calibration="none"))
     pairs, facts = collect(engine, [series], replace(PLAN, simulated=0, earlier_half=False), lambda *_: None)
     counts = dict(pairs.filter(pl.col("class") == "trend").group_by("sample").len().iter_rows())
     assert counts == {PILOT: 2, RECORDED: 10}

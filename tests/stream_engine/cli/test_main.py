@@ -135,7 +135,8 @@ def test_help_imports_nothing_that_takes_time() -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "setting"),
     [
-        ("STREAM_ENGINE_ENGINE_MAX_SESSIONS", "0", "engine.max_sessions"),
+        ("STREAM_ENGINE_ENGINE_KV_MEMORY", "0", "engine.kv_memory"),
+        ("STREAM_ENGINE_ENGINE_MAX_SESSIONS", "64", "engine.kv_memory"),
         ("STREAM_ENGINE_API_PORT", "many", "api.port"),
         ("STREAM_ENGINE_KAFKA_GRUOP_ID", "desk", "kafka.gruop_id"),
     ],

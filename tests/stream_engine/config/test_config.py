@@ -26,9 +26,9 @@ def test_defaults_need_nothing() -> None:
 
 
 def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
-    toml = "[engine]\nmax_sessions = 5\nstep_tokens = 64\n[api]\nport = 9000"
-    config = load(toml, tmp_path, STREAM_ENGINE_ENGINE_MAX_SESSIONS="7", STREAM_ENGINE_API_HOST="0.0.0.0")
-    assert (config.engine.max_sessions, config.engine.step_tokens) == (7, 64)
+    toml = "[engine]\ncommit_every = 5\nstep_tokens = 64\n[api]\nport = 9000"
+    config = load(toml, tmp_path, STREAM_ENGINE_ENGINE_COMMIT_EVERY="7", STREAM_ENGINE_API_HOST="0.0.0.0")
+    assert (config.engine.commit_every, config.engine.step_tokens) == (7, 64)
     assert (config.api.port, config.api.host) == (9000, "0.0.0.0")
 
 
@@ -90,14 +90,18 @@ def test_an_account_without_a_home_has_defaults_too(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("section", "name", "value"),
     [
-        ("engine", "max_sessions", "0"),
-        ("engine", "max_sessions", "-3"),
-        ("engine", "max_sessions", "many"),
-        ("engine", "max_sessions", "1.5"),
-        ("engine", "step_tokens", "0"),
         ("engine", "commit_every", "0"),
+        ("engine", "commit_every", "-3"),
+        ("engine", "commit_every", "many"),
+        ("engine", "commit_every", "1.5"),
+        ("engine", "kv_memory", "0"),
+        ("engine", "kv_memory", "-1GiB"),
+        ("engine", "kv_memory", "4 pies"),
+        ("engine", "kv_memory", "0%"),
+        ("engine", "kv_memory", "101%"),
+        ("engine", "step_tokens", "0"),
         ("engine", "max_deferrals", "-1"),
-        ("engine", "total_cells", "-1"),
+        ("engine", "entry_cells", "-1"),
         ("engine", "credits", "0"),
         ("engine", "stuck_after_s", "nan"),
         ("engine", "preposition", "always"),
@@ -159,7 +163,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 
 def test_settings_cannot_be_changed_later() -> None:
     with pytest.raises(AttributeError):
-        Config.load(env={}).engine.max_sessions = 3  # type: ignore[misc]
+        Config.load(env={}).engine.step_tokens = 3  # type: ignore[misc]
 
 
 def test_endpoints_are_checked_where_they_are_made() -> None:

@@ -16,7 +16,7 @@ from stream_engine.process.configured_budget import budget_shape
 from stream_engine.process.configured_gate import gate_noise
 from stream_engine.process.configured_model import load_runner
 
-SETTINGS = EngineSettings(threads=1, max_sessions=1)
+SETTINGS = EngineSettings(threads=1)
 
 
 class Scripted:

@@ -223,7 +223,7 @@ def stale_here(bench: Any) -> None:
     ("fault", "told"),
     [
         (overlap, "extents are lost, shared"),
-        (too_long, "no room in its share"),
+        (too_long, "no room in its slab"),
         (scratch_beyond, "scratch cells up to"),
         (scratch_in_the_second_slab, "scratch cells up to"),
         (scratch_inside, "scratch cells inside the live ones"),

@@ -191,10 +191,8 @@ def test_no_room_for_the_entry_is_a_counted_skip_and_a_cold_query(
     fed: Callable[..., Any], builder: Any, make_record: Callable[..., Record]
 ) -> None:
     full_region = len(fed(bars=64).engine.sessions["AAPL"].tokens)
-    window = builder.profile.window_bars * builder.tokens_per_bar
-    reserve = len(builder.prefix) + builder.max_anchor_tokens + window
-    # Room for the header at 63 bars, for nothing at 64.
-    bench = fed(bars=63, sessions=1, share=full_region + reserve + 1)
+    # Room for the header at 63 bars, for nothing at 64, and nobody lends any.
+    bench = fed(bars=63, sessions=1, slab=full_region + 1, extents=0)
     session = bench.engine.sessions["AAPL"]
     assert session.ready
     assert bench.engine.counters.prepositions_skipped_total == 0
@@ -202,11 +200,35 @@ def test_no_room_for_the_entry_is_a_counted_skip_and_a_cold_query(
     assert bench.shape.headroom(len(session.tokens)) == 1 < len(builder.generic_entry)
     assert session.ready == {}
     assert bench.engine.counters.prepositions_skipped_total == 1
-    answer = bench.ask("AAPL", TREND)  # no fast path; the reserve serves the query
-    assert isinstance(answer, Answer)
-    assert (answer.path, answer.gap) == ("cold", bench.expected("AAPL", TREND).gap)
+    refused = bench.ask("AAPL", TREND)
+    assert isinstance(refused, ErrorReply)
+    assert refused.code == "question_too_long"
     bench.feed([make_record("AAPL", 64)], 63)
     assert session.ready[""].gap == bench.expected("AAPL").gap
+
+
+def test_what_has_no_room_in_the_slab_is_computed_in_borrowed_cells(
+    fed: Callable[..., Any], builder: Any, make_record: Callable[..., Record]
+) -> None:
+    full_region = len(fed(bars=64).engine.sessions["AAPL"].tokens)
+    bench = fed(bars=63, sessions=1, slab=full_region + 1, extents=1)
+    session, budget = bench.engine.sessions["AAPL"], bench.engine.budget
+    bench.feed([make_record("AAPL", 63)], 62)
+    assert session.ready[""].gap == bench.expected("AAPL").gap
+    assert bench.engine.counters.prepositions_skipped_total == 0
+    borrowed = [segment for step in bench.runner.steps for segment in step if segment.borrowed is not None]
+    assert {segment.borrowed.base for segment in borrowed} == {bench.shape.pool_base}
+    for question in (TREND, "What is the momentum?", TREND):
+        answer = bench.ask("AAPL", question, path="full")
+        assert isinstance(answer, Answer)
+        assert answer.gap == bench.expected("AAPL", question).gap
+        assert session.resident == len(session.tokens) == full_region
+    bench.engine.step()  # what was borrowed is given back before anything else
+    assert (budget.lent_count, session.second) == (0, None)
+    assert bench.engine.counters.swaps_unprepared_total == 1
+    bench.feed([make_record("AAPL", 64)], 63)
+    assert session.ready[""].gap == bench.expected("AAPL").gap
+    bench.engine.check_integrity()
 
 
 def test_replay_runs_no_model_and_emits_nothing_until_live(

@@ -28,6 +28,7 @@ from stream_engine.session.token_hash import token_hash
 from stream_engine.state.engine_state import new_state
 from stream_engine.state.live_gate import LiveGate
 from tests.support.batches import batch_of
+from tests.support.kv_memory import kv_memory_for
 
 WINDOW = 11
 """Sliding window in tokens, far shorter than any region: a wrong distance cannot go unseen."""
@@ -67,7 +68,7 @@ class Exact:
         )
         self.builder = builder
         self.plain = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
-        self.settings = EngineSettings(max_sessions=2, check_integrity=True, **settings)
+        self.settings = EngineSettings(kv_memory=kv_memory_for(2), check_integrity=True, **settings)
         shape = budget_shape(self.settings, builder)
         runner = ModelRunner(Backbone(copy.deepcopy(self.plain), shape.cells), sorted(builder.answers))
         runner.run([Segment(shape.prefix_base, 0, builder.prefix)])

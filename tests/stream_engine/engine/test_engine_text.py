@@ -26,7 +26,7 @@ NOISE = 2e-4
 
 @pytest.fixture
 def engine(tiny_chat: Path) -> Engine:
-    found = build_engine(EngineSettings(model=str(tiny_chat), max_sessions=2, check_integrity=True, threads=1))
+    found = build_engine(EngineSettings(model=str(tiny_chat), check_integrity=True, threads=1))
     found.ingest.assign(Assign("market.bars", 0, 1, 0, 0))
     return found
 

@@ -77,13 +77,12 @@ def stream(make_bench: Callable[..., Any], make_record: Callable[..., Record]) -
 
 
 @pytest.fixture
-def share(fed: Callable[..., Any], builder: TokenBuilder) -> Callable[[int], int]:
-    """Shares with so many cells for entries beside a full region."""
+def slab(fed: Callable[..., Any], builder: TokenBuilder) -> Callable[[int], dict[str, int]]:
+    """Slabs with so many cells for entries beside a full region, and a pool that has nothing to lend."""
 
-    def make(beside: int) -> int:
+    def make(beside: int) -> dict[str, int]:
         region = len(fed(("A",), bars=builder.profile.region_bars).engine.sessions["A"].tokens)
-        window = builder.profile.window_bars * builder.tokens_per_bar
-        return region + len(builder.prefix) + builder.max_anchor_tokens + window + beside
+        return {"slab": region + beside, "extents": 0}
 
     return make
 
@@ -146,10 +145,10 @@ def test_records_that_wait_are_one_commit_and_one_evaluation(mode: str, stream: 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_questions_that_fit_only_one_by_one_take_their_turns_before_the_next_commit(
-    mode: str, stream: Callable[..., Stream], builder: TokenBuilder, share: Callable[[int], int]
+    mode: str, stream: Callable[..., Stream], builder: TokenBuilder, slab: Callable[[int], dict[str, int]]
 ) -> None:
     longest = max(len(builder.query_entry(question)) for question in (TREND, MOMENTUM))
-    found = stream(TREND, MOMENTUM, bars=62, preposition=mode, sessions=1, share=share(longest))
+    found = stream(TREND, MOMENTUM, bars=62, preposition=mode, sessions=1, **slab(longest))
     session = found.bench.engine.sessions["A"]
     for _ in range(2):  # the region is full after them: no room beside it for both
         found.commit("A")
@@ -165,9 +164,9 @@ def test_questions_that_fit_only_one_by_one_take_their_turns_before_the_next_com
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_question_without_room_is_told_of_at_each_commit(
-    mode: str, stream: Callable[..., Stream], builder: TokenBuilder, share: Callable[[int], int]
+    mode: str, stream: Callable[..., Stream], builder: TokenBuilder, slab: Callable[[int], dict[str, int]]
 ) -> None:
-    found = stream(bars=62, preposition=mode, sessions=1, share=share(1))
+    found = stream(bars=62, preposition=mode, sessions=1, **slab(1))
     found.bench.engine.register(StandingPut("*", TREND, "change", "calm"))
     found.bench.engine.run_until_idle()
     for _ in range(3):
@@ -185,7 +184,7 @@ def test_a_turn_that_overtakes_an_evaluation_is_told(
     builder: TokenBuilder, make_bench: Callable[..., Any]
 ) -> None:
     longest = max(len(builder.query_entry(question)) for question in (TREND, MOMENTUM))
-    bench = make_bench(sessions=1)
+    bench = make_bench(sessions=1, extents=0)
     engine = bench.engine
     tokens = builder.tool_payload("x" * bench.shape.share)
     engine.append_turn("agent", tokens[: bench.shape.headroom(len(builder.prefix)) - longest - 2])

@@ -12,7 +12,6 @@ import pytest
 from stream_engine.board.meta import board_meta
 from stream_engine.board.reader import BoardReader
 from stream_engine.board.writer import BoardWriter
-from stream_engine.config.engine import EngineSettings
 from stream_engine.decision.gate import Gate
 from stream_engine.decision.reading import Miss
 from stream_engine.messages import Answer, AnswerChanged, ErrorReply, Query, Record, StandingPut
@@ -57,11 +56,11 @@ def bar(bench: Any, make_record: Callable[..., Record], *keys: str, run: bool = 
     bench.feed(records, follows, run=run)
 
 
-def test_a_hundred_symbols_on_default_settings_answer_fast_after_each_commit(
+def test_a_hundred_symbols_on_cells_for_64_answer_fast_after_each_commit(
     fed: Callable[..., Any], make_record: Callable[..., Record]
 ) -> None:
     keys = tuple(f"S{number:02}" for number in range(100))
-    cells = EngineSettings().max_sessions
+    cells = 64
     bench = fed(keys, bars=33, sessions=cells)
     certain(bench)
     for round_ in range(3):

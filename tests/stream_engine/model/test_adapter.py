@@ -72,7 +72,7 @@ def test_an_adapter_of_another_model_is_told_so(adapter: Path, tiny_chat: Path, 
         vocab_size=vocabulary, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2
     )
     LlamaForCausalLM(other).save_pretrained(tmp_path)
-    settings = EngineSettings(model=str(tmp_path), adapter=str(adapter), max_sessions=1, threads=1)
+    settings = EngineSettings(model=str(tmp_path), adapter=str(adapter), threads=1)
     builder = model_builder(settings, model_files(settings))
     with pytest.raises(ConfigError, match=r"engine\.model = .*engine\.adapter = .*does not fit the model"):
         load_runner(settings, builder, budget_shape(settings, builder))

@@ -29,7 +29,7 @@ def test_a_gate_line_counts_what_fires_what_is_right_and_what_differs() -> None:
 
 @pytest.fixture(scope="module")
 def served() -> list[ServedAnswer]:
-    engine = build_engine(EngineSettings(max_sessions=1, threads=1))
+    engine = build_engine(EngineSettings(threads=1))
     bars = simulate(np.random.default_rng(3), 1, 33 * 12).series(0)
     return serve_series(engine, Series("simulated", "X", bars), 100)
 
