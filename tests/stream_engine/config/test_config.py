@@ -108,7 +108,7 @@ def test_an_account_without_a_home_has_defaults_too(monkeypatch: pytest.MonkeyPa
         ("engine", "quantization", "fp4"),
         ("engine", "no_such", "1"),
         ("engine", "quiet_records", "100000"),
-        ("board", "slots", "0"),
+        ("board", "slots", "-1"),
         ("board", "lease_s", "0"),
         ("board", "lease_s", "inf"),
         ("board", "max_sessions", "-1"),
