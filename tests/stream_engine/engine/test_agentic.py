@@ -222,7 +222,7 @@ def stale_here(bench: Any) -> None:
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
-        (overlap, "extents are lost, shared"),
+        (overlap, "slabs are lost, shared"),
         (too_long, "no room in its slab"),
         (scratch_beyond, "scratch cells up to"),
         (scratch_in_the_second_slab, "scratch cells up to"),
