@@ -46,7 +46,10 @@ def test_ready_without_a_reason(bench: Any) -> None:
     assert now.counters["messages_skipped_unknown_topic_total"] == 2
     assert now.counters["records_total"] == 41
     assert now.gauges["sessions"] == now.gauges["sessions_resident"] == 1
-    assert now.gauges["cells_resident"] == len(bench.engine.sessions["^GSPC"].tokens)
+    shape = bench.shape
+    assert now.gauges["cells_used"] == shape.slab + shape.bench + shape.prefix
+    assert now.gauges["kv_bytes_total"] == shape.cells * shape.cell_bytes
+    assert now.gauges["sessions_fit"] == 2
 
 
 def test_an_idle_engine_stays_ready(bench: Any) -> None:
