@@ -82,6 +82,14 @@ def test_after_a_correction_the_slab_is_made_anew(full: Any, make_record: Callab
     is_exact(full)
 
 
+def test_a_late_record_leaves_the_slab_as_it_is(full: Any, make_record: Callable[..., Record]) -> None:
+    session = full.engine.sessions["AAPL"]
+    slab, steps = session.second, len(full.runner.steps)
+    full.feed([make_record("AAPL", REGION, index=-5)], REGION - 1)
+    assert session.second is slab
+    assert len(full.runner.steps) == steps, "it was in the cells already"
+
+
 def test_a_swap_that_an_open_bar_made_is_undone_with_it(
     full: Any, make_bar: Callable[..., Bar], make_record: Callable[..., Record]
 ) -> None:

@@ -328,6 +328,12 @@ def test_a_jump_is_more_than_35_percent(close: float, rebuilt: bool, region: Reg
     assert region.extend([bar(40, close)]).rebuilt is rebuilt
 
 
+@pytest.mark.parametrize(("share", "rebuilt"), [(0.66, False), (0.64, True)])
+def test_a_share_of_a_negative_price_is_one_of_its_size(share: float, rebuilt: bool, region: Region) -> None:
+    region.extend(bar(n, -each.bar.close) for n, each in enumerate(walk(40)))
+    assert region.extend([bar(40, -LAST * share)]).rebuilt is rebuilt
+
+
 @pytest.mark.parametrize(("move", "rebuilt"), [(-7.9, False), (-8.1, True), (7.9, False), (8.1, True)])
 def test_about_zero_a_jump_is_more_than_eight_units(move: float, rebuilt: bool, region: Region) -> None:
     """Closes of 0.5 and -0.5 in turn: the unit is 1, and a share of the price says nothing."""
@@ -336,7 +342,7 @@ def test_about_zero_a_jump_is_more_than_eight_units(move: float, rebuilt: bool, 
 
 
 @pytest.mark.parametrize(("steps", "gaps"), [(1.4, 0), (1.6, 1)])
-@pytest.mark.parametrize("count", [3, 40])
+@pytest.mark.parametrize("count", [2, 3, 40])
 def test_a_gap_is_more_than_one_and_a_half_bars(steps: float, gaps: int, count: int, region: Region) -> None:
     region.extend(walk(count))
     newest = region.bars[-1].bar
@@ -349,6 +355,43 @@ def test_a_gap_is_more_than_one_and_a_half_bars(steps: float, gaps: int, count: 
 def test_all_gaps_of_a_record_are_counted(region: Region) -> None:
     region.extend(walk(40))
     assert region.extend([bar(index, 100.0) for index in (42, 45, 46)]).gaps == 2
+
+
+def test_a_gap_before_the_bar_that_makes_a_swap_is_counted(region: Region, builder: TokenBuilder) -> None:
+    capacity = builder.profile.region_bars
+    region.extend(walk(capacity))
+    change = region.extend([bar(capacity + 3, 100.0)])
+    assert (change.rebuilt, change.gaps) == (True, 1)
+
+
+def test_a_restart_does_not_fit_the_units_of_corrected_bars(region: Region, builder: TokenBuilder) -> None:
+    """Corrections after the fit leave the units alone; so does the next bar after a restart."""
+    region.extend(walk(40))
+    frame = region.frame
+    region.extend([bar(index, 110.0 + index) for index in range(16)])
+    again = Region("AAPL", builder)
+    again.restore(*region.stored())
+    for each in (region, again):
+        assert not each.extend([bar(40, 101.0)]).rebuilt
+        assert each.frame == frame
+    assert again.tokens() == region.tokens()
+
+
+def test_bars_that_follow_each_other_from_the_first_one_on_have_no_gaps(region: Region) -> None:
+    assert [region.extend([each]).gaps for each in walk(5)] == [0] * 5
+
+
+def test_a_corrected_first_bar_is_no_jump_from_the_newest(region: Region) -> None:
+    region.extend(walk(40))
+    assert not region.extend([bar(0, LAST * 0.6)]).rebuilt
+
+
+def test_a_small_share_of_a_large_price_may_leave_the_units(region: Region, builder: TokenBuilder) -> None:
+    """A move of 100 units that no share of the price tells: 0.01 % of it."""
+    region.extend(bar(n, 1e6 + n % 2) for n in range(40))
+    assert not region.extend([bar(40, 1e6 + 50)]).rebuilt
+    assert region.extend([bar(41, 1e6 + 150)]).rebuilt
+    assert region.tokens() == rendered(region, builder)
 
 
 def test_late_bars_are_told_of_beside_a_split(region: Region) -> None:

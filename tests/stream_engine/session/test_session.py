@@ -79,6 +79,14 @@ def test_a_late_record_moves_nothing(session: Session, make_record: Callable[...
     assert (session.version, session.offset, session.tokens) == (8, 7, tokens)
 
 
+def test_a_record_whose_bars_are_late_in_part_counts(session: Session, make_record: Callable[..., Record]) -> None:
+    session.apply(make_record("AAPL", 7))
+    late, new = make_record("AAPL", 8, index=1), make_record("AAPL", 8)
+    change = session.apply(msgspec.structs.replace(late, bars=(*late.bars, *new.bars)))
+    assert len(change.late) == 1
+    assert (session.version, session.offset, len(session.region)) == (9, 8, 2)
+
+
 def test_the_resident_length_is_cut_to_what_still_holds(
     session: Session, make_record: Callable[..., Record], builder: TokenBuilder
 ) -> None:
@@ -103,6 +111,18 @@ def test_swaps_count_full_windows_only(session: Session, make_record: Callable[.
     assert (session.swaps, session.window_due) == (0, False)
     for offset in range(32, 65):
         session.apply(make_record("AAPL", offset))
+    assert (session.swaps, session.window_due) == (1, True)
+    session.apply(make_record("AAPL", 65))
+    assert (session.swaps, session.window_due) == (1, True), "it is due until it is handed out"
+
+
+def test_a_split_of_a_window_that_has_just_come_together_is_a_swap(
+    session: Session, make_record: Callable[..., Record]
+) -> None:
+    for offset in range(32):
+        session.apply(make_record("AAPL", offset))
+    session.window_message()
+    session.apply(make_record("AAPL", 32, close=20.0))
     assert (session.swaps, session.window_due) == (1, True)
 
 
@@ -145,7 +165,9 @@ def test_each_bar_of_a_window_keeps_its_own_records_offset_and_stamp(
 ) -> None:
     for offset, stamp in ((7, 50_000), (9, 40_000)):
         session.apply(msgspec.structs.replace(make_record("AAPL", offset), timestamp_ms=stamp))
-    kept = [(each.offset, each.timestamp_ms) for each in session.window_message().bars]
+    window = session.window_message()
+    assert (window.session, window.offset) == ("AAPL", 9)
+    kept = [(each.offset, each.timestamp_ms) for each in window.bars]
     assert kept == [(7, 50_000), (9, 40_000)]
 
 
