@@ -220,14 +220,16 @@ class Engine:
                 session = self.sessions[commit.session]
                 begin_commit(commit, session, self.counters)
                 self._cells.begun(session)
+                self.ingest.changed(session)
+                self.scheduler.commit_begun(commit)
             self.counters.prepositions_skipped_total += plan.skipped
             self.counters.swaps_unprepared_total += plan.unprepared
             for lane, session_id in plan.finished:
                 self.scheduler.lane_done(lane, session_id)
             for session_id in plan.refills:
                 self.scheduler.add(Lane.REFILL, session_id)
-            if plan.sessions:
-                return plan
+            if plan.sessions or (plan.finished and selection.lane and self.scheduler.waiting(selection.lane)):
+                return plan  # without a session it has cleared away what was over: others of the lane are next
             if selection.lane is None or self.scheduler.waiting(selection.lane):
                 return None
             # Nothing of that lane was left to do: the next one's turn.

@@ -47,7 +47,7 @@ class Planner:
             yield from self._plan_query(plan, work, joined=bool(selection.commits))
         commits = selection.commits
         if not plan.sessions:
-            commits = tuple(self._scheduler.commits)  # queries wait for the cells of commits in progress
+            commits = self._scheduler.next_commits()  # queries wait for the cells of commits in progress
         for session_id in commits:
             if plan.room <= 0:
                 break

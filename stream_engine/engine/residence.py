@@ -36,9 +36,7 @@ class Residence:
             return Claim(free, None)
         if not wanted:
             return None
-        keep = {name for name, work in self._scheduler.commits.items() if work.started}
-        keep |= {work.query.session for work in self._scheduler.queries if work.generated}
-        keep |= plan.sessions.keys() | plan.evicted
+        keep = self._scheduler.at_work() | plan.sessions.keys() | plan.evicted
         evicted = self._budget.least_used(keep)
         base = self._budget.base_of(evicted) if evicted is not None else None
         return Claim(base, evicted) if base is not None else None

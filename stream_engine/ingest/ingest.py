@@ -56,9 +56,10 @@ class Ingest:
         if before is not None and owned is not before:
             return Handover(owned, tuple(self._sessions[name] for name in before.sessions))
         if before is not None:
-            for name in before.sessions:
+            for name in sorted(before.sessions):
                 session = self._sessions[name]
                 session.ask_window()
+                before.floors.note(session)
                 # One that waits to go live after its replay does so without records.
                 self._scheduler.recall(name, keep=session.state is SessionState.REBUILDING)
         return Handover(owned)
@@ -75,8 +76,15 @@ class Ingest:
         owned = self.partitions.get(session.source) if session.source is not None else None
         if owned is not None:
             owned.sessions.discard(session.id)
+            owned.floors.forget(session.id)
             if session.has_window:
                 owned.deleted.append(session.id)
+
+    def changed(self, session: Session) -> None:
+        """Records were applied to it: its partition may need older ones now, or a window of it."""
+        owned = self.partitions.get(session.source) if session.source is not None else None
+        if owned is not None:
+            owned.floors.note(session)
 
     def restore(self, message: Restore) -> None:
         """Sessions as their windows say; the records that follow come as a replay or live. A session that is
@@ -117,9 +125,9 @@ class Ingest:
             settled = self.partitions.settle(owned)
             if settled is not None:
                 windows = self._windows(owned)
-                fed = [self._sessions[name] for name in owned.sessions]
-                floors = [session.floor for session in fed if session.floor is not None]
-                acks.append(self.partitions.acknowledge(owned, settled, windows, floors))
+                lowest = owned.floors.lowest()
+                floor = lowest.floor if lowest is not None else None
+                acks.append(self.partitions.acknowledge(owned, settled, windows, floor))
                 self._publication.applied(owned)
         return acks
 
@@ -164,6 +172,7 @@ class Ingest:
         elif not live:
             session.move_to(SessionState.REBUILDING)
             session.apply(record)
+            owned.floors.note(session)
             self._counters.replayed_total += 1
         else:
             waiting.unsettled += 1
@@ -206,13 +215,9 @@ class Ingest:
             for name in deleted
         ]
         bars = 0
-        for name in sorted(owned.sessions):
-            # None while deletions are left: a session that lives again is written after its own.
-            if bars >= ACK_BARS or len(windows) >= ACK_WINDOWS:
-                break
-            session = self._sessions[name]
-            quiet = session.floor is not None and owned.applied - session.floor > self._quiet_records
-            if session.window_due or quiet:
-                windows.append(session.window_message())
-                bars += len(windows[-1].bars)
+        # No other while deletions are left: a session that lives again is written after its own.
+        due = owned.floors.due(owned.applied - self._quiet_records)
+        while bars < ACK_BARS and len(windows) < ACK_WINDOWS and (session := next(due, None)) is not None:
+            windows.append(session.window_message())
+            bars += len(windows[-1].bars)
         return tuple(windows)

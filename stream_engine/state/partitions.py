@@ -13,6 +13,7 @@ from enum import Enum
 
 from stream_engine.messages import Ack, Assign, Batch, Refused, Rejected, Window
 from stream_engine.session.session import Source
+from stream_engine.state.floors import Floors
 
 MAX_REMEMBERED = 10_000
 """Rejections that a partition remembers. A consumer lets far fewer dead letters wait for their confirmation."""
@@ -41,7 +42,8 @@ class OpenBatch:
 class Partition:
     """``applied`` is the next offset to apply; ``taken`` the last offset of the newest batch taken;
     ``live_from`` where the replay ends, ``serve_from`` where service begins. ``sessions`` are those fed by this
-    partition, ``deleted`` those whose window has to go from the compacted topic. ``rejected`` are rejections by
+    partition, ``floors`` what a rebuild of them needs, ``deleted`` those whose window has to go from the compacted
+    topic. ``rejected`` are rejections by
     offset: a consumer may die before their dead letters are written, and its successor needs them again.
     ``claimed`` are keys of which only trades of an open bar have come."""
 
@@ -54,6 +56,7 @@ class Partition:
     state: PartitionState
     open: deque[OpenBatch] = field(default_factory=deque)
     sessions: set[str] = field(default_factory=set)
+    floors: Floors = field(default_factory=Floors)
     deleted: list[str] = field(default_factory=list)
     claimed: set[str] = field(default_factory=set)
     rejected: dict[int, Rejected] = field(default_factory=dict)
@@ -191,17 +194,17 @@ class PartitionTable:
         return settled
 
     def acknowledge(
-        self, owned: Partition, settled: Settled, windows: tuple[Window, ...], floors: Iterable[int]
+        self, owned: Partition, settled: Settled, windows: tuple[Window, ...], floor: int | None
     ) -> Ack:
         """What the consumer is told: with the ``windows`` that are due, and the oldest offset that is needed for a
-        rebuild once they are written (``floors`` are those of the sessions)."""
+        rebuild once they are written (``floor`` is the lowest of the sessions')."""
         return Ack(
             boot_id=self._boot_id,
             topic=owned.source.topic,
             partition=owned.source.partition,
             generation=owned.generation,
             last=settled.last,
-            floor=min([*floors, owned.applied]),
+            floor=owned.applied if floor is None else min(floor, owned.applied),
             rejected=settled.rejected,
             windows=windows,
             applied=settled.applied,

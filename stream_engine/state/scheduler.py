@@ -8,6 +8,7 @@ its place in its queue.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections import OrderedDict, deque
@@ -19,6 +20,10 @@ from types import MappingProxyType
 from stream_engine.messages import Answer, Check, ErrorReply, Query, Record
 from stream_engine.model.forward.distribution import Distribution
 from stream_engine.state.partitions import OpenBatch
+
+CANDIDATES = 128
+"""Sessions that one step chooses among, besides those whose commit is in progress. Not all of them run tokens, so
+the step's room does not bound them; what waits behind them has its turn in a later step."""
 
 QueryReply = Callable[[Answer | ErrorReply], None]
 
@@ -130,6 +135,7 @@ class Scheduler:
         self._query_steps = 0
         self._queries: deque[QueryWork] = deque()
         self._commits: OrderedDict[str, CommitWork] = OrderedDict()
+        self._begun: dict[str, None] = {}
         self._lanes: dict[Lane, OrderedDict[str, float]] = {lane: OrderedDict() for lane in Lane}
         self._checks: deque[CheckWork] = deque()
         self.commits: Mapping[str, CommitWork] = MappingProxyType(self._commits)
@@ -176,9 +182,24 @@ class Scheduler:
             work = self._commits[session] = CommitWork(session, self._clock())
         return work
 
+    def commit_begun(self, work: CommitWork) -> None:
+        """It holds cells until it is complete: every step thinks of it."""
+        self._begun[work.session] = None
+
+    def at_work(self) -> set[str]:
+        """Sessions of which a commit is in progress, or an answer: they need their cells."""
+        return self._begun.keys() | {work.query.session for work in self._queries if work.generated}
+
+    def next_commits(self) -> tuple[str, ...]:
+        """Sessions whose commit may be of the next step: those in progress, then those that wait the longest."""
+        behind = itertools.islice(self._commits, CANDIDATES + len(self._begun))
+        waiting = itertools.islice((name for name in behind if name not in self._begun), CANDIDATES)
+        return (*self._begun, *waiting)
+
     def commit_done(self, work: CommitWork) -> None:
         """A commit is complete; records that came meanwhile queue as a new one."""
         del self._commits[work.session]
+        self._begun.pop(work.session, None)
         if work.records:
             self._commits[work.session] = CommitWork(work.session, self._clock(), work.records)
 
@@ -234,6 +255,7 @@ class Scheduler:
         """Forget all background work and commits of a session; returns the commit that waited."""
         for lane in self._lanes.values():
             lane.pop(session, None)
+        self._begun.pop(session, None)
         return self._commits.pop(session, None)
 
     def select(self) -> Selection | None:
@@ -241,15 +263,15 @@ class Scheduler:
         if self._queries:
             self._query_steps += 1
             joined = self._commits and self._query_steps % self._commit_every == 0
-            return Selection(tuple(self._queries), tuple(self._commits) if joined else ())
+            return Selection(tuple(self._queries), self.next_commits() if joined else ())
         self._query_steps = 0
         if self._commits:
-            return Selection(commits=tuple(self._commits))
+            return Selection(commits=self.next_commits())
         for lane, due in self._lanes.items():
             if lane is Lane.LONE and self._checks:
                 return Selection(check=self._checks[0])
             if due:
-                return Selection(lane=lane, sessions=tuple(due))
+                return Selection(lane=lane, sessions=tuple(itertools.islice(due, CANDIDATES)))
         return None
 
     @property
@@ -265,5 +287,5 @@ class Scheduler:
         """Age in seconds of the oldest query or commit that waits; 0 when none does. Background lanes may
         wait for long while there is other work, and that is no sign of trouble."""
         since = [work.since for work in self._queries]
-        since += [work.since for work in self._commits.values()]
+        since += [work.since for work in itertools.islice(self._commits.values(), 1)]  # they wait in their order
         return self._clock() - min(since) if since else 0.0
