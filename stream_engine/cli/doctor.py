@@ -26,6 +26,7 @@ from stream_engine.config.engine import EngineSettings
 from stream_engine.config.rules import ConfigError
 from stream_engine.config.transport import TransportSettings
 from stream_engine.util.findings import Finding, Level, ok, problem, warning
+from stream_engine.util.memory import machine_memory, readable
 
 DISTRIBUTION = "stream-engine"
 ENGINE_PACKAGES = ("torch", "transformers", "tokenizers", "safetensors")
@@ -123,6 +124,25 @@ def check_calibration(settings: EngineSettings) -> Iterator[Finding]:
         return
     taus = ", ".join(f"{name} {entry.tau:g}" for name, entry in calibration.classes.items())
     yield ok("calibration", f"of {calibration.created}, for a budget of {calibration.r_max:g}: tau {taus}")
+
+
+def check_memory(settings: EngineSettings) -> Iterator[Finding]:
+    """How many symbols have room in the sessions' memory, of a model that is fit to be served."""
+    from stream_engine.process.configured_budget import budget_shape
+    from stream_engine.process.configured_model import model_builder, model_files
+
+    try:
+        shape = budget_shape(settings, model_builder(settings, model_files(settings)))
+    except ConfigError as error:
+        yield problem("memory", str(error), "name more in engine.kv_memory, such as 4GiB or 25%")
+        return
+    size, room = shape.cells * shape.cell_bytes, f"{shape.sessions} symbols have room"
+    found = f"engine.kv_memory = {settings.kv_memory}: {room} in {readable(size)}, {shape.cells} cells"
+    there = machine_memory()
+    if settings.device == "cpu" and size > there:
+        yield warning("memory", f"{found}; there are {readable(there)}", "name less in engine.kv_memory")
+    else:
+        yield ok("memory", found)
 
 
 def check_board(settings: BoardSettings) -> Iterator[Finding]:

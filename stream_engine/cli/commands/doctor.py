@@ -37,6 +37,7 @@ def doctor(options: Options, as_json: bool) -> None:
         check_api,
         check_board,
         check_calibration,
+        check_memory,
         check_python,
         check_transport,
     )
@@ -53,7 +54,7 @@ def doctor(options: Options, as_json: bool) -> None:
         *model.findings(MODEL_TIMEOUT_S),
     ]
     if any(finding.subject == "model" and finding.level is Level.OK for finding in findings):
-        findings += check_calibration(config.engine)
+        findings += [*check_calibration(config.engine), *check_memory(config.engine)]
     counted = Counter(finding.level.value for finding in findings)
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))

@@ -68,6 +68,17 @@ def test_a_machine_without_torch_is_warned_only(monkeypatch: pytest.MonkeyPatch)
     assert "stream-engine[engine]" in found.remedy
 
 
+def test_it_says_how_many_symbols_have_room() -> None:
+    enough = only(doctor.check_memory(EngineSettings(kv_memory="1GiB")))
+    assert (enough.level, enough.subject) == (Level.OK, "memory")
+    assert "499 symbols have room in 1022.4 MiB" in enough.message
+    too_little = only(doctor.check_memory(EngineSettings(kv_memory="1MiB")))
+    assert (too_little.level, too_little.subject) == (Level.PROBLEM, "memory")
+    assert "one session needs" in too_little.message
+    more_than_there_is = only(doctor.check_memory(EngineSettings(kv_memory="4TiB")))
+    assert more_than_there_is.level is Level.WARNING
+
+
 def test_a_calibration_of_another_model_is_a_problem_before_the_start(tmp_path: Path) -> None:
     none = only(doctor.check_calibration(EngineSettings(calibration="none")))
     assert (none.level, none.subject) == (Level.OK, "calibration")
