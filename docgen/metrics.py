@@ -41,6 +41,7 @@ def _exposition() -> str:
     metrics.answer("fast", "listed", 0.001)
     metrics.check(sent=True)
     metrics.skipped("unreadable")
+    metrics.connection_refused("too_slow")
     return metrics.render(_status(), board_alive=True).decode()
 
 

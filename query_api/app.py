@@ -17,6 +17,7 @@ from query_api.errors import install_error_handlers
 from query_api.events import EventHub
 from query_api.fast_path import FastPath
 from query_api.metrics import ApiMetrics
+from query_api.protocol import COUNT_REFUSED
 from query_api.questions import QuestionRouter
 from query_api.resources import Resources
 from query_api.routes import calibration, documents, events, health, query, sessions, standing_queries
@@ -45,13 +46,13 @@ def create_app(config: Config) -> FastAPI:
     metrics = ApiMetrics()
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         # Sockets and locks belong to the process that serves, so they open here, after any fork.
         with claim_worker(config.board.path) as worker:
             app.state.api = state = await open_state(config, metrics, worker)
             search = asyncio.create_task(state.questions.find())
             try:
-                yield
+                yield {COUNT_REFUSED: metrics.connection_refused}
             finally:
                 search.cancel()
                 await state.close()

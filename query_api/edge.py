@@ -7,6 +7,7 @@ import re
 import time
 from urllib.parse import unquote
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -67,7 +68,7 @@ class Edge:
                 if is_head:
                     routed = {**routed, "method": "GET"}
                 await self._app(routed, self._limited(receive), send_counted)
-        except _HeadSent:
+        except (_HeadSent, ClientDisconnect):  # who has gone before its request was complete hears no reply
             pass
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])

@@ -87,6 +87,12 @@ class ApiMetrics:
             ("reason",),
             registry=self._registry,
         )
+        self._refused_connections = Counter(
+            "query_api_connections_refused",
+            "Connections closed by us, by reason: too many, a head too long, a request too slow, nothing read",
+            ("reason",),
+            registry=self._registry,
+        )
         # Finding a labelled child costs more than counting with it.
         self._request_child = cache(self._requests.labels)
         self._request_time_child = cache(self._request_seconds.labels)
@@ -113,6 +119,9 @@ class ApiMetrics:
 
     def skipped(self, reason: str) -> None:
         self._skipped.labels(reason).inc()
+
+    def connection_refused(self, reason: str) -> None:
+        self._refused_connections.labels(reason).inc()
 
     def subscribers(self, change: int) -> None:
         self._subscribers.inc(change)

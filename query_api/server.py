@@ -20,7 +20,7 @@ from uvicorn.supervisors import Multiprocess
 
 from query_api.app import create_app
 from query_api.metrics import MULTIPROCESS_FOLDER
-from query_api.protocol import Protocol
+from query_api.protocol import ConnectionLimits, Protocol
 from stream_engine.config.config import Config
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def run(config: Config) -> None:
         factory=True,
         workers=api.workers,
         loop="uvloop",
-        http=Protocol,
+        http=partial(Protocol, limits=ConnectionLimits.of(api)),  # type: ignore[arg-type]  # any callable is taken
         ws="none",
         lifespan="on",
         access_log=False,
@@ -53,7 +53,7 @@ def run(config: Config) -> None:
         timeout_graceful_shutdown=GRACE_S,
         timeout_worker_healthcheck=HUNG_AFTER_S,
     )
-    listener = listen(api.host, api.port)
+    listener = listen(api.host, api.port, api.send_timeout_s)
     host, port = listener.getsockname()[:2]
     started = {"event": "api_listening", "host": host, "port": port, "workers": api.workers, "pid": os.getpid()}
     log.info(json.dumps(started))
@@ -69,13 +69,17 @@ def run(config: Config) -> None:
         raise SystemExit(1)
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """The socket that all workers accept from; port 0 is any free one. Raises SystemExit naming the address."""
+def listen(host: str, port: int, send_timeout_s: float) -> socket.socket:
+    """The socket that all workers accept from; port 0 is any free one. A connection whose client leaves what it
+    was sent unread for ``send_timeout_s`` is closed by the kernel. Raises SystemExit naming the address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise SystemExit(f"cannot listen on {host}:{port}: {error.strerror}") from None
+    # What it accepts inherits it. While there is little to send, the application cannot see that nobody reads.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(send_timeout_s * 1000))
+    return listener
 
 
 def serving_app(config: Config, noted: Sequence[signal.Signals] = ()) -> FastAPI:

@@ -22,6 +22,14 @@ class ApiSettings:
     """How long a request waits for the engine beyond its own ``wait_ms``."""
     max_body_bytes: int = 65_536
     """Larger bodies get 413."""
+    max_header_bytes: int = 65_536
+    """Of a request's line and headers together; longer ones get 431."""
+    max_connections: int = 4096
+    """Open connections of one process, event streams among them; a further one is closed at once."""
+    request_timeout_s: float = 20.0
+    """How long a connection may take to send a request, its body included; then it is closed (408)."""
+    send_timeout_s: float = 30.0
+    """How long a client may leave what it was sent unread, its buffers full; then its connection is closed."""
     max_wait_ms: int = 30_000
     """Largest ``wait_ms`` of a query."""
     event_queue: int = 1000
@@ -39,7 +47,10 @@ class ApiSettings:
     def __post_init__(self) -> None:
         require(0 <= self.port < 65536, "api.port", "0..65535", self.port)
         require(self.workers > 0, "api.workers", "positive", self.workers)
-        for name in ("engine_timeout_s", "max_body_bytes", "event_queue", "heartbeat_s"):
+        for name in (
+            "engine_timeout_s", "max_body_bytes", "max_header_bytes", "max_connections", "request_timeout_s",
+            "send_timeout_s", "event_queue", "heartbeat_s",
+        ):  # fmt: skip
             require(getattr(self, name) > 0, f"api.{name}", "positive", getattr(self, name))
         require(self.max_wait_ms >= 0, "api.max_wait_ms", "zero or positive", self.max_wait_ms)
         for host in self.hosts:

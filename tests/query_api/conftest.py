@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ import pytest
 import uvicorn
 
 from query_api.app import create_app
-from query_api.protocol import Protocol
+from query_api.protocol import ConnectionLimits, Protocol
+from query_api.server import listen
 from stream_engine.config.api import ApiSettings
 from stream_engine.config.board import BoardSettings
 from stream_engine.config.config import Config
@@ -61,10 +62,17 @@ def make_service(folder: Path) -> Iterator[Callable[..., Service]]:
         engine = ScriptedEngine(config.transport)
         started.append(engine.close)
         kept = Board(config.board.path, lease_s) if board else None
-        listener = socket.create_server(("127.0.0.1", 0))
+        listener = listen("127.0.0.1", 0, config.api.send_timeout_s)
         app = create_app(config)
         server = uvicorn.Server(
-            uvicorn.Config(app, loop="uvloop", http=Protocol, ws="none", lifespan="on", log_level="warning")
+            uvicorn.Config(
+                app,
+                loop="uvloop",
+                http=partial(Protocol, limits=ConnectionLimits.of(config.api)),  # type: ignore[arg-type]
+                ws="none",
+                lifespan="on",
+                log_level="warning",
+            )
         )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 
 import msgspec
 import pytest
@@ -162,9 +163,10 @@ def test_a_client_too_slow_is_dropped_with_a_gap(make_service):
     port = service.http.base_url.port
     assert port is not None
     with socket.create_connection(("127.0.0.1", port)) as slow:
-        slow.sendall(b"GET /v1/events HTTP/1.1\r\nhost: x\r\n\r\n")
+        slow.sendall(b"GET /v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        deadline = time.monotonic() + 60
         while service.metric("query_api_event_subscribers") == 0:
-            pass
+            assert time.monotonic() < deadline, "it has not subscribed"
         for sequence in range(1, 50):
             service.engine.publish(sequence, committed())
         # Reading on empties the buffers, so that the server can say why it ends the stream.
