@@ -1,0 +1,1 @@
+"""What many keys cost an engine: ``python -m loadgen.keys``."""

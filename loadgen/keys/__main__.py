@@ -1,0 +1,3 @@
+from loadgen.keys.command import main
+
+main()
