@@ -83,7 +83,17 @@ def _feed(engine: Engine, bars: Iterator[tuple[str, list[Bar]]], offset: int) ->
             Record(key, offset + n, 1_000 + offset + n, tuple(new)) for n, (key, new) in enumerate(group)
         )
         end = offset + len(records) - 1
-        refused = engine.ingest.take(Batch(TOPIC, 0, 1, offset - 1, end, len(records), records))
+        refused = engine.ingest.take(
+            Batch(
+                topic=TOPIC,
+                partition=0,
+                generation=1,
+                follows=offset - 1,
+                last=end,
+                consumed=len(records),
+                records=records,
+            )
+        )
         assert refused is None, refused
         engine.run_until_idle()
         engine.ingest.settle()

@@ -49,7 +49,17 @@ class Market:
         first = self._next
         records = tuple(Record(key, first + at, 0, (_bar(first + at),)) for at, key in enumerate(keys))
         self._next += len(keys)
-        self.engine.ingest.take(Batch(TOPIC, 0, 1, first - 1, self._next - 1, len(keys), records))
+        self.engine.ingest.take(
+            Batch(
+                topic=TOPIC,
+                partition=0,
+                generation=1,
+                follows=first - 1,
+                last=self._next - 1,
+                consumed=len(keys),
+                records=records,
+            )
+        )
 
     def commit(self, repeats: int) -> Cost:
         """One bar of one key, until it is acknowledged."""

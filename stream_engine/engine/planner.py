@@ -112,7 +112,9 @@ class Planner:
         self._place_riders(plan, planned, riders.riding)
 
     def _place_riders(self, plan: Plan, planned: PlannedSession, riders: tuple[Entry, ...]) -> None:
-        found = self._residence.reach(plan, planned, planned.scratch_end + sum(len(one.tokens) for one in riders))
+        found = self._residence.reach(
+            plan, planned, planned.scratch_end + sum(len(entry.tokens) for entry in riders)
+        )
         assert found, "riders were chosen for cells that are not there"
         for entry in riders:
             planned.ride(entry)

@@ -7,6 +7,7 @@ from typing import Any
 
 from stream_engine.config.engine import EngineSettings
 from stream_engine.config.rules import ConfigError
+from stream_engine.model.backbones.families import UnsupportedModelError, check_family
 from stream_engine.model.hub.files import CONFIG_FILE, ModelFiles
 from stream_engine.model.render.rendering import Builder
 from stream_engine.process.configured_model import model_files
@@ -26,10 +27,13 @@ def cell_bytes(settings: EngineSettings, files: ModelFiles) -> int:
     Raises ConfigError where the model's configuration does not say."""
     try:
         config = json.loads((files.directory / CONFIG_FILE).read_text(encoding="utf-8"))
+        check_family(config["model_type"])
         heads = int(config["num_attention_heads"])
         head_dim = int(config.get("head_dim") or int(config["hidden_size"]) // heads)
         kv_heads = int(config.get("num_key_value_heads") or heads)
         layers = int(config["num_hidden_layers"])
+    except UnsupportedModelError as error:
+        raise ConfigError(f"engine.model = {settings.model!r}: it cannot be loaded: {error}") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"engine.model = {settings.model!r}: {CONFIG_FILE} does not say how large a token's KV is: {error!r}"

@@ -41,12 +41,12 @@ class BudgetShape:
     def fit(cls, size: int, *, slab: int, extent: int, prefix: int, cell_bytes: int) -> Self:
         """As many sessions as ``size`` bytes have room for. Raises ValueError, naming the least
         size, where that is none."""
-        one = cls(1, slab, LEAST_EXTENTS, extent, prefix, cell_bytes)
+        least = cls(1, slab, LEAST_EXTENTS, extent, prefix, cell_bytes)
         sessions = 1 + size * GROUP // (cell_bytes * (GROUP * slab + extent))
-        while sessions and one.bytes_for(sessions) > size:
+        while sessions and least.bytes_for(sessions) > size:
             sessions -= 1
         if not sessions:
-            raise ValueError(f"one session needs {one.bytes_for(1)} bytes: {one.cells} cells of {cell_bytes}")
+            raise ValueError(f"one session needs {least.bytes_for(1)} bytes: {least.cells} cells of {cell_bytes}")
         extents = max(LEAST_EXTENTS, -(-sessions // GROUP))
         return cls(sessions, slab, extents, extent, prefix, cell_bytes)
 

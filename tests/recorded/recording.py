@@ -19,6 +19,8 @@ from tests.recorded.house import EMBEDDED
 
 RECORDINGS = Path(__file__).parent
 RECORDS, COMMITTED, STATE = "records.jsonl.gz", "committed.json", "state.json"
+RETIRED = {"STREAM_ENGINE_ENGINE_MAX_SESSIONS": "engine.kv_memory"}
+"""Settings of before, and what this version says takes their place."""
 RISK, CALIBRATION, BOARD = "risk.json", "calibration.json", "ready.board.xz"
 PATIENCE_S = 60.0
 
@@ -91,6 +93,12 @@ class Recording:
     def write_records(self, records: Iterable[WrittenRecord]) -> None:
         text = "".join(f"{record.line()}\n" for record in records)
         (self.folder / RECORDS).write_bytes(gzip.compress(text.encode(), mtime=0))
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """As the service was configured, without what this version refuses by name."""
+        recorded: dict[str, str] = self.state["settings"]
+        return {name: value for name, value in recorded.items() if name not in RETIRED}
 
     def json(self, name: str) -> Any:
         return json.loads((self.folder / name).read_bytes())

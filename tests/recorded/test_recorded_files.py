@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from stream_engine.config.rules import ConfigError
 from tests.recorded import house
-from tests.recorded.recording import CALIBRATION, COMMITTED, RISK, Recording, WrittenRecord
+from tests.recorded.recording import CALIBRATION, COMMITTED, RETIRED, RISK, Recording, WrittenRecord
 
 
 @pytest.fixture(params=Recording.all(), ids=str)
@@ -24,7 +25,7 @@ def recording(request: pytest.FixtureRequest) -> Recording:
 
 
 def topic(recording: Recording, name: str) -> str:
-    return str(recording.state["settings"][f"STREAM_ENGINE_KAFKA_{name}_TOPIC"])
+    return str(recording.settings[f"STREAM_ENGINE_KAFKA_{name}_TOPIC"])
 
 
 def raws(recording: Recording, name: str) -> Iterator[house.RawRecord]:
@@ -141,7 +142,7 @@ def test_bars_and_their_dead_letters(recording: Recording) -> None:
 
 
 def test_trades_their_bars_and_dead_letters(recording: Recording) -> None:
-    settings = house.Config.load(env=recording.state["settings"]).kafka
+    settings = house.Config.load(env=recording.settings).kafka
     folding = house.TradeBars(settings.bar_seconds, settings.open_bar, settings.bar_time)
     parsed = folding.fold(house.parse_items(list(raws(recording, "TRADES")), house.TRADES))
     refused = {
@@ -228,13 +229,21 @@ def test_risk_control_goes_on_where_it_was(recording: Recording) -> None:
     ((board, gates),) = recording.json(RISK).items()
     (kept,) = gates.values()
     settings = house.RiskSettings(
-        level=float(recording.state["settings"]["STREAM_ENGINE_RISK_LEVEL"]),
-        horizon=int(recording.state["settings"]["STREAM_ENGINE_RISK_HORIZON"]),
+        level=float(recording.settings["STREAM_ENGINE_RISK_LEVEL"]),
+        horizon=int(recording.settings["STREAM_ENGINE_RISK_HORIZON"]),
         state_file=recording.folder / RISK,
     )
     monitor = house.build_monitor(settings, gate, calibration, calibration.identity, Path(board))
     assert_kept(kept, {name: msgspec.to_builtins(watched.kept()) for name, watched in monitor.classes.items()})
     assert any(watched.state.value == "RAISED" for watched in monitor.classes.values())
+
+
+def test_settings_of_before_are_read_or_refused_by_name_with_what_takes_their_place(recording: Recording) -> None:
+    house.Config.load(env=recording.settings)
+    recorded = recording.state["settings"]
+    for name in recorded.keys() & RETIRED.keys():
+        with pytest.raises(ConfigError, match=RETIRED[name]):
+            house.Config.load(env={name: recorded[name]})
 
 
 def test_a_board_of_before_is_read_or_refused_and_never_misread(recording: Recording, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ class Successor:
     committed: list[dict[str, Any]] = field(default_factory=list)
 
     def topic(self, name: str) -> str:
-        return str(self.recording.state["settings"][f"STREAM_ENGINE_KAFKA_{name}_TOPIC"])
+        return str(self.recording.settings[f"STREAM_ENGINE_KAFKA_{name}_TOPIC"])
 
     def written_since(self, topic: str) -> list[WrittenRecord]:
         """What is in a topic behind that which was recorded, which is still there as it was."""
@@ -80,7 +80,7 @@ def settings(recording: Recording, folder: Path) -> dict[str, str]:
     (folder / RISK).write_text(json.dumps({str(board): gates}))
     same = {"STREAM_ENGINE_ENGINE_CALIBRATION": str(recording.folder / CALIBRATION)}
     return {
-        **recording.state["settings"],
+        **recording.settings,
         **(same if recording.of_todays_model else {}),
         "STREAM_ENGINE_BOARD_PATH": str(board),
         "STREAM_ENGINE_RISK_STATE_FILE": str(folder / RISK),

@@ -29,12 +29,16 @@ class UnsupportedModelError(ValueError):
     """The model can't be served exactly by the tree forward; the message says why."""
 
 
-def check_config(config: Any) -> None:
-    """Raise UnsupportedModelError unless a model of this `transformers` configuration is served exactly."""
-    family = config.model_type
+def check_family(family: object) -> None:
+    """Raise UnsupportedModelError for a family that is not one of ours."""
     if family not in FAMILIES:
         known = ", ".join(sorted(FAMILIES))
         raise UnsupportedModelError(f"model family {family!r} is not supported; supported are: {known}")
+
+
+def check_config(config: Any) -> None:
+    """Raise UnsupportedModelError unless a model of this `transformers` configuration is served exactly."""
+    check_family(config.model_type)
     for kind in rope_types(config):
         if any(name in kind for name in _BATCH_DEPENDENT_ROPE):
             raise UnsupportedModelError(

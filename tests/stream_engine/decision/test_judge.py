@@ -21,7 +21,15 @@ VOLUME = AnswerClass("volume", ("rising",), "")
 OWN, HEADER = "is it going up?", ""
 GATE = Gate({"trend": ClassGate(2.0)}, {UP: FastAnswer("trend", "up"), DOWN: FastAnswer("trend", "down")}, 1e-3)
 POLICY = Policy(GATE, "small", "digest", 32)
-EVIDENCE = Evidence(42, 0, 1, 41, 1_700_000_000_000_000, NOW_MS - 3_000, 32)
+EVIDENCE = Evidence(
+    session_version=42,
+    topic_index=0,
+    partition=1,
+    offset=41,
+    event_time_us=1_700_000_000_000_000,
+    record_time_ms=NOW_MS - 3_000,
+    bars=32,
+)
 
 
 def reading(top1: int = UP, gap: float = 3.0, evidence: Evidence = EVIDENCE, generation: int = 1) -> Reading:
