@@ -53,7 +53,13 @@ class HealthFile:
         """A reader sees the old content or the new one, never a part. Where it cannot be written (a full disk,
         say) the log says so once: the consumer goes on, and its health check fails."""
         try:
-            health = Health(os.getpid(), now_ms, engine, kafka_silent_since_ms, dict(stopped))
+            health = Health(
+                pid=os.getpid(),
+                at_ms=now_ms,
+                engine=engine,
+                kafka_silent_since_ms=kafka_silent_since_ms,
+                stopped=dict(stopped),
+            )
             write_atomically(self._path, msgspec.json.encode(health))
         except OSError as error:
             if not self._failed:

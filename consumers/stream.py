@@ -119,7 +119,15 @@ class PartitionStream:
         self.serve_from = max(plan.live_from, plan.serve_from)
         self.bars, self._needed = bars, 0
         self.settled = SettledOffsets(plan.start, plan.live_from)
-        return Assign(*self.partition, generation, plan.start, plan.live_from, plan.incomplete, plan.serve_from)
+        return Assign(
+            topic=self.partition.topic,
+            partition=self.partition.partition,
+            generation=generation,
+            start=plan.start,
+            live_from=plan.live_from,
+            incomplete=plan.incomplete,
+            serve_from=plan.serve_from,
+        )
 
     def accept(self, parsed: Sequence[ParsedRecord]) -> tuple[Batch, list[DeadLetter]]:
         """The next records as one batch, and the dead letters to write. Those of a replay were written before.
@@ -154,7 +162,15 @@ class PartitionStream:
     ) -> Batch:
         self._in_flight.append(_InFlight(last, consumed, fates))
         self.last = last
-        return Batch(*self.partition, self.generation, follows, last, consumed, records)
+        return Batch(
+            topic=self.partition.topic,
+            partition=self.partition.partition,
+            generation=self.generation,
+            follows=follows,
+            last=last,
+            consumed=consumed,
+            records=records,
+        )
 
     def open_bars_due(self, ack: Ack) -> list[tuple[str, OpenBar]]:
         """Open bars that have to be saved before the floor of ``ack`` is committed; call it before

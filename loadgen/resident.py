@@ -46,7 +46,7 @@ def resident_market(keys: int, kv_memory: str, question: str = "What is the tren
     engine = build_engine(EngineSettings(kv_memory=kv_memory, calibration="none"))
     window = engine.builder.profile.window_bars
     names = [f"S{number:05}" for number in range(keys)]
-    engine.assign(Assign(TOPIC, 0, 1, 0, 0))
+    engine.assign(Assign(topic=TOPIC, partition=0, generation=1, start=0, live_from=0))
     closes = np.random.default_rng(7).normal(0, 0.2, (keys, window + 1)).cumsum(axis=1) + 100
     bars = {
         name: [_bar(index, close) for index, close in enumerate(row)]

@@ -136,7 +136,13 @@ class TradeBars:
             if index in bars:
                 shown = sorted(bars[index], key=lambda bar: bar.start)
                 told = tuple(map(self._message, shown))
-                record = Record(items.key, items.raw.offset, items.raw.timestamp_ms, told, self._open_bar)
+                record = Record(
+                    key=items.key,
+                    offset=items.raw.offset,
+                    timestamp_ms=items.raw.timestamp_ms,
+                    bars=told,
+                    still_open=self._open_bar,
+                )
                 firsts = (bar.first for bar in shown if bar.first is not None)
                 self._shown.append((items.raw.offset, min([items.raw.offset, *firsts])))
                 before = tuple(folded.pop(items.key, ()))

@@ -177,13 +177,15 @@ def parse_items(raws: Sequence[RawRecord], wire: Wire[T]) -> list[ParsedItems[T]
         if len(good[index]) + len(dead[index]) != seen[index]:
             raise RuntimeError(f"offset {raw.offset}: {seen[index]} items in, but not as many out")
         letters = whole(raw, dead[index], seen[index])
-        parsed.append(ParsedItems(raw, keys[index], tuple(good[index]), letters, seen[index]))
+        parsed.append(
+            ParsedItems(raw=raw, key=keys[index], good=tuple(good[index]), dead=letters, seen=seen[index])
+        )
     return parsed
 
 
 def letter_of(raw: RawRecord, position: int, received: Any, reason: Reason, detail: str) -> DeadLetter:
     """The dead letter of one item of a list."""
-    return DeadLetter(raw, _to_json(received), reason, detail, position)
+    return DeadLetter(raw=raw, value=_to_json(received), reason=reason, detail=detail, bar=position)
 
 
 def whole(raw: RawRecord, dead: Iterable[DeadLetter], seen: int) -> tuple[DeadLetter, ...]:

@@ -72,7 +72,14 @@ def measure_fast_path(
                 bars=1,
             )
             handle = writer.open_session(SESSION)
-            writer.publish(handle, [SlotRecord(GENERIC_KEY, ready, evidence, 0, now_ms)])
+            writer.publish(
+                handle,
+                [
+                    SlotRecord(
+                        entry_key=GENERIC_KEY, ready=ready, evidence=evidence, token_hash=0, ready_time_ms=now_ms
+                    )
+                ],
+            )
             reader = BoardReader.open(path, 0)
             for number in range(reads):
                 start = clock()

@@ -48,7 +48,9 @@ def measure_energy(
     idle_w, _, _ = _watts(counter, lambda: sleep(seconds), 0.0, clock)
     preposition()
     loop_w, count, passed = _watts(counter, preposition, seconds, clock)
-    return PrepositionEnergy(counter.source, idle_w, loop_w, count, passed / count)
+    return PrepositionEnergy(
+        source=counter.source, idle_w=idle_w, loop_w=loop_w, prepositions=count, seconds_each=passed / count
+    )
 
 
 def _watts(

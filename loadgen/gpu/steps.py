@@ -194,4 +194,10 @@ def _noise(bench: TimedModel, draws: int) -> Noise:
         for way, logits in ways.items():
             found[way].append(abs(logits.gap - alone.gap))
             changed += logits.top1 != alone.top1
-    return Noise(draws, max(found["fused"]), max(found["chunks"]), max(found["reused"]), changed)
+    return Noise(
+        draws=draws,
+        fused=max(found["fused"]),
+        chunks=max(found["chunks"]),
+        reused=max(found["reused"]),
+        top1_changed=changed,
+    )

@@ -35,7 +35,7 @@ class Market:
         settings = EngineSettings(kv_memory=kv_memory, preposition="off", check_integrity=False)
         self.engine: Engine = build_engine(settings)
         self._next = 0
-        self.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
+        self.engine.assign(Assign(topic=TOPIC, partition=0, generation=1, start=0, live_from=0))
 
     def grow(self, keys: int) -> None:
         """Until as many keys are live."""

@@ -54,7 +54,13 @@ class Admission:
         size = self._partitions.sizes.get(topic)
         if bound is not None and size is not None and bound.partition >= size:
             message = f"{topic} has no partition {bound.partition}: it has {size}"
-            return ErrorReply(422, "invalid_request_error", message, "min_offset", "no_such_partition")
+            return ErrorReply(
+                status=422,
+                kind="invalid_request_error",
+                message=message,
+                param="min_offset",
+                code="no_such_partition",
+            )
         unmet = unmet_bound(
             query,
             version=session.version,

@@ -63,7 +63,11 @@ class QueryDesk:
         """Answer now, after a step, or once the query's bounds are met (at most ``wait_ms`` from now)."""
         now = time.monotonic()
         patience_s = math.inf if query.patience_ms is None else query.patience_ms / 1000
-        self._try(_Asked(query, reply, now, now + query.wait_ms / 1000, now + patience_s))
+        self._try(
+            _Asked(
+                query=query, reply=reply, since=now, deadline=now + query.wait_ms / 1000, expires=now + patience_s
+            )
+        )
 
     def retry_waiting(self) -> None:
         """The state may have moved, or time passed: look again at what waits."""

@@ -155,8 +155,8 @@ class BoardReader:
                     continue  # flipped meanwhile: the new state may be ready in the other bank
                 return Miss.INVALID
             return ReadySlot(
-                ReadyDistribution(top1, top2, gap, top1_logit, log_partition, mass, position),
-                Evidence(
+                ready=ReadyDistribution(top1, top2, gap, top1_logit, log_partition, mass, position),
+                evidence=Evidence(
                     session_version=version,
                     topic_index=topic_index,
                     partition=partition,
@@ -166,12 +166,12 @@ class BoardReader:
                     bars=bars,
                     flags=_FLAGS[flags],
                 ),
-                generation,
-                token_hash,
-                ready_time_ms,
-                stored_epoch,
-                slot * 2 + bank,
-                mapping.boot_id,
+                generation=generation,
+                token_hash=token_hash,
+                ready_time_ms=ready_time_ms,
+                session_epoch=stored_epoch,
+                cell=slot * 2 + bank,
+                boot_id=mapping.boot_id,
             )
         return Miss.TORN
 
@@ -230,7 +230,13 @@ class BoardReader:
         if meta is None:
             return None
         if self._served is None or self._served[0] is not meta:
-            gate = Gate(meta.classes, meta.answers, meta.noise, meta.calibration_digest, meta.confidence)
+            gate = Gate(
+                classes=meta.classes,
+                answers=meta.answers,
+                noise=meta.noise,
+                calibration=meta.calibration_digest,
+                confidence=meta.confidence,
+            )
             self._served = meta, Policy(gate, meta.model, meta.profile_digest, meta.window_bars)
         return self._served[1]
 

@@ -273,7 +273,9 @@ class BoardWriter:
         """Settles every pre-position that has ended, then counts."""
         for cell in tuple(self._ended):
             self._settle(cell)
-        return BoardCounters(self._completed, self._hits, self._wasted, self._full, self._used)
+        return BoardCounters(
+            completed=self._completed, hits=self._hits, wasted=self._wasted, full=self._full, used_slots=self._used
+        )
 
     def close(self) -> None:
         """Marks the board dead, so that readers refuse at once, and removes the file if it is still ours."""

@@ -224,7 +224,13 @@ class _Judged:
 def _judge(builder: Builder, moment: Moment, right: str, kind: str) -> _Judged:
     known, full = builder.answers.get(moment.header.top1), moment.answers.get(kind)
     word = known[1] if known is not None and known[0] == kind else None
-    return _Judged(moment.series, word, moment.header.gap, right, full.answer if full is not None else None)
+    return _Judged(
+        series=moment.series,
+        word=word,
+        gap=moment.header.gap,
+        right=right,
+        full=full.answer if full is not None else None,
+    )
 
 
 def _fired(judged: Sequence[_Judged], tau: float) -> Fired:

@@ -57,7 +57,7 @@ class Replay:
         if count < 1:
             return
         bars = bars_of(series.bars[len(series.bars) - (count - 1) * (window + 1) - window :])
-        self._engine.assign(Assign(series.name, 0, 1, 0, 0))
+        self._engine.assign(Assign(topic=series.name, partition=0, generation=1, start=0, live_from=0))
         start = 0
         for number in range(count):
             end = window + number * (window + 1)
@@ -69,7 +69,7 @@ class Replay:
     def simulated(self, series: Sequence[Series], first: int = 0) -> Iterator[Moment]:
         """One window of each series, at the fill that is its number's turn."""
         window, fills = self._profile.window_bars, self._profile.region_bars - self._profile.window_bars + 1
-        self._engine.assign(Assign(SIMULATED, 0, 1, 0, 0))
+        self._engine.assign(Assign(topic=SIMULATED, partition=0, generation=1, start=0, live_from=0))
         for at, group in _groups(series, self._at_once):
             numbers = list(range(first + at, first + at + len(group)))
             records = [

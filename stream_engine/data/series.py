@@ -34,7 +34,7 @@ class Series:
 
     def facts(self, windows: int) -> SeriesFacts:
         first, last = (to_the_second(int(time)) for time in (self.bars.time_us[0], self.bars.time_us[-1]))
-        return SeriesFacts(self.name, self.sha256(), windows, first, last)
+        return SeriesFacts(name=self.name, sha256=self.sha256(), windows=windows, first=first, last=last)
 
 
 def distinct(series: Iterable[Series]) -> list[Series]:

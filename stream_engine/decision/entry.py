@@ -45,7 +45,13 @@ def generic_entry(builder: Builder) -> Entry:
 
 def standing_entry(builder: Builder, question: str, class_name: str | None, every_commit: bool) -> Entry:
     """A registered question with its close and header."""
-    return Entry(entry_key(question), EntryKind.STANDING, builder.query_entry(question), class_name, every_commit)
+    return Entry(
+        key=entry_key(question),
+        kind=EntryKind.STANDING,
+        tokens=builder.query_entry(question),
+        class_name=class_name,
+        every_commit=every_commit,
+    )
 
 
 def envelope_entry(builder: Builder) -> Entry:

@@ -56,7 +56,15 @@ def locked_jars() -> list[LockedJar]:
         if line and not line.startswith("#"):
             coordinate, digest, size = line.split()
             group, artifact, version = coordinate.split(":")
-            jars.append(LockedJar(group, artifact, version, digest.removeprefix("sha256:"), int(size)))
+            jars.append(
+                LockedJar(
+                    group=group,
+                    artifact=artifact,
+                    version=version,
+                    sha256=digest.removeprefix("sha256:"),
+                    size=int(size),
+                )
+            )
     return jars
 
 

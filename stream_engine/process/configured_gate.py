@@ -59,7 +59,7 @@ def build_gate(builder: Builder, calibration: Calibration | None = None, noise: 
     if calibration is None:
         return Gate(classes, answers, noise)
     curves = {name: chosen.confidence for name, chosen in calibration.classes.items() if chosen.confidence}
-    return Gate(classes, answers, noise, calibration.digest(), curves)
+    return Gate(classes=classes, answers=answers, noise=noise, calibration=calibration.digest(), confidence=curves)
 
 
 def gate_noise(runner: ModelRunner, builder: Builder) -> float:

@@ -130,7 +130,13 @@ class Region:
         bars = self.bars if closed is None else [*closed.bars, self.bars[-1]]
         if frame is None:
             return bars, None, closed is not None
-        units = WindowUnits(frame.bar_seconds, frame.reference, frame.unit, frame.volume_unit, fitted)
+        units = WindowUnits(
+            bar_seconds=frame.bar_seconds,
+            reference=frame.reference,
+            unit=frame.unit,
+            volume_unit=frame.volume_unit,
+            fitted_bars=fitted,
+        )
         return bars, units, closed is not None
 
     def restore(self, bars: Iterable[StoredBar], units: WindowUnits | None, still_open: bool = False) -> None:
@@ -140,7 +146,11 @@ class Region:
         self.bars, self._closed = known[-self._capacity :], None
         if units is not None:
             self.frame = RegionFrame(
-                self._symbol, units.bar_seconds, units.reference, units.unit, units.volume_unit
+                symbol=self._symbol,
+                bar_seconds=units.bar_seconds,
+                reference=units.reference,
+                unit=units.unit,
+                volume_unit=units.volume_unit,
             )
             self._frame_bars = units.fitted_bars
             self._anchor = self._builder.anchor(self.frame)

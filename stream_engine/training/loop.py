@@ -125,7 +125,9 @@ def train(config: TrainConfig, progress: Callable[[Progress], None], stop_after:
         if done % config.report_every == 0 or evaluate:
             right = evaluate_batch(network, held_out, kinds) if evaluate else {}
             mean = sum(losses) / len(losses)
-            progress(Progress(done, config.steps, mean, time.monotonic() - began, right))
+            progress(
+                Progress(step=done, steps=config.steps, loss=mean, seconds=time.monotonic() - began, right=right)
+            )
             losses.clear()
         if done % config.checkpoint_every == 0 or done == end:
             _save_checkpoint(config, done, network, heads, optimizer)

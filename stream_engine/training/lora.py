@@ -105,7 +105,15 @@ def train_lora(
         if done % config.report_every == 0 or evaluate:
             right = evaluate_batches(network, held_out, builder) if evaluate else {}
             shares = right or shares
-            progress(Progress(done, config.steps, sum(losses) / len(losses), time.monotonic() - began, right))
+            progress(
+                Progress(
+                    step=done,
+                    steps=config.steps,
+                    loss=sum(losses) / len(losses),
+                    seconds=time.monotonic() - began,
+                    right=right,
+                )
+            )
             losses.clear()
     save_adapter(config, network, builder.profile)
     (config.out / CARD_FILE).write_text(card(config, end, shares), encoding="utf-8")

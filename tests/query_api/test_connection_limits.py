@@ -124,4 +124,6 @@ def test_a_subscriber_that_never_reads_is_dropped(make_service: Callable[..., Se
                 service.engine.publish(sequence, changed(question="q" * 4_000))
             time.sleep(0.1)
         assert refused(service, "does_not_read") == 1
+    while service.metric("query_api_event_subscribers") and time.monotonic() < deadline + 60:
+        time.sleep(0.02)  # its stream ends a moment after its connection
     assert service.metric("query_api_event_subscribers") == 0

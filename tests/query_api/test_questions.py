@@ -50,7 +50,8 @@ def test_a_model_that_the_engine_fetches_meanwhile_is_found(
     assert service.ask(question="Is it going up or down?").status_code == 404, (
         "left to the engine, which has no such session"
     )
-    shutil.copytree(EMBEDDED, folder / "model")
+    shutil.copytree(EMBEDDED, folder / "draft")
+    (folder / "draft").rename(folder / "model")  # as what is fetched or unpacked appears: whole
     deadline = time.monotonic() + 30
     while (reply := service.ask()).status_code == 404 and time.monotonic() < deadline:
         time.sleep(0.02)

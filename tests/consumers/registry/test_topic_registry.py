@@ -157,11 +157,11 @@ def test_a_snapshot_comes_in_messages_of_a_bounded_size(monkeypatch: pytest.Monk
     assert [(part.offset, part.part, part.more) for part in parts] == [
         (7, n, n < len(parts) - 1) for n in range(len(parts))
     ]
-    assert [one for part in parts for one in part.queries] == queries
-    assert [one for part in parts for one in part.answers] == answers
+    assert [item for part in parts for item in part.queries] == queries
+    assert [item for part in parts for item in part.answers] == answers
     assert module.snapshot_parts(7, [], []) == [RegistrySnapshot(7, (), ())]
     monkeypatch.setattr(module, "MAX_SNAPSHOT_PARTS", 12)
     short = module.snapshot_parts(7, queries, answers, most=2_000)
-    assert [one for part in short for one in part.queries] == queries
+    assert [item for part in short for item in part.queries] == queries
     assert (len(short), short[-1].more) == (12, False)
     assert 0 < sum(len(part.answers) for part in short) < len(answers)

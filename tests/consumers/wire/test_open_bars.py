@@ -244,12 +244,12 @@ def stream(seed: int, count: int = 300) -> list[RawRecord]:
         clock[key] += chance.expovariate(1 / 12)
         at = clock[key] - (90 if chance.random() < 0.05 else 0)
         size = None if chance.random() < 0.1 else round(chance.expovariate(1.3), 7)
-        one: Any = trade(at, round(100 + chance.gauss(0, 3), 3), size)
+        sent: Any = trade(at, round(100 + chance.gauss(0, 3), 3), size)
         if chance.random() < 0.1:
-            one["id"] = chance.randint(0, 3)
+            sent["id"] = chance.randint(0, 3)
         if chance.random() < 0.05:
-            one = [one, trade(at + 1, 100.5, 0.1)]
-        raws.append(raw(offset, one if chance.random() > 0.02 else b"bad", key))
+            sent = [sent, trade(at + 1, 100.5, 0.1)]
+        raws.append(raw(offset, sent if chance.random() > 0.02 else b"bad", key))
     return raws
 
 

@@ -68,7 +68,7 @@ def test_figure_6_is_monotone_between_its_bounds(drawn: dict[str, Sheet]) -> Non
 def test_points_are_those_of_the_runs_and_of_the_file(drawn: dict[str, Sheet], runs: Runs) -> None:
     simulated = drawn["fig6-simulated"]
     assert simulated.column("rho") == [0.5, 2.0]
-    assert simulated.column("hit_rate") == [one.outcome.hit_rate.value for one in runs.sweep]
+    assert simulated.column("hit_rate") == [row.outcome.hit_rate.value for row in runs.sweep]
     assert drawn["fig4a-measured"].rows == [(30, 66.0)]
     assert drawn["fig6a-measured"].rows[0] == (1.0, 128, 60 / 128, *wilson(60, 128))
 
@@ -105,10 +105,10 @@ def axes(drawn: dict[str, Sheet], tmp_path_factory: pytest.TempPathFactory) -> d
 
 
 def line(axes: Any, label: str) -> tuple[list[float], list[float]]:
-    for one in axes.lines:
-        if one.get_label() == label:
-            return list(one.get_xdata()), list(one.get_ydata())
-    (found,) = [one for one in axes.containers if one.get_label() == label]
+    for drawn in axes.lines:
+        if drawn.get_label() == label:
+            return list(drawn.get_xdata()), list(drawn.get_ydata())
+    (found,) = [container for container in axes.containers if container.get_label() == label]
     return list(found[0].get_xdata()), list(found[0].get_ydata())
 
 

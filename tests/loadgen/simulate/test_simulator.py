@@ -107,7 +107,7 @@ def slowly(trace: Trace, costs: Costs, fires: list[bool], skips: list[bool]) -> 
     found = dict.fromkeys(("completed", "hits", "overtaken", "skipped", "fast", "fall", "cold", "settled_ms"), 0.0)
     for at, (start, end) in enumerate(zip(trace.updates[:-1], trace.updates[1:], strict=True)):
         ends, latency, served = start + pass_s, fast if fires[at] else fall, 0
-        for query in (one for one in trace.queries if start <= one < end):
+        for query in (asked for asked in trace.queries if start <= asked < end):
             if skips[at] or query < ends:
                 found["cold"] += 1
                 ends += cold / 1e3

@@ -24,12 +24,12 @@ def test_white_space_is_all_that_a_key_forgives() -> None:
 
 
 def test_equal_keys_are_equal_tokens(builder: TokenBuilder) -> None:
-    one = standing_entry(builder, " What  is the trend?", "trend", False)
+    spaced = standing_entry(builder, " What  is the trend?", "trend", False)
     other = standing_entry(builder, "What is the\u00a0trend?", "trend", True)
-    assert one.key == other.key
-    assert one.tokens == other.tokens == builder.query_entry("What is the trend?")
-    assert (one.every_commit, other.every_commit) == (False, True)
-    assert one.class_name == "trend"
+    assert spaced.key == other.key
+    assert spaced.tokens == other.tokens == builder.query_entry("What is the trend?")
+    assert (spaced.every_commit, other.every_commit) == (False, True)
+    assert spaced.class_name == "trend"
 
 
 def test_every_question_ends_with_the_generic_header(builder: TokenBuilder) -> None:

@@ -43,8 +43,8 @@ def test_unit_is_the_median_nonzero_difference_and_reference_the_first_close() -
 
 def test_only_the_first_bars_decide_the_units() -> None:
     first = [100.0 + (at % 2) for at in range(FIT_BARS)]
-    one = RegionFrame.fit("X", bars_of(first))
-    assert one == RegionFrame.fit("X", bars_of([*first, 500.0, -500.0]))
+    fitted = RegionFrame.fit("X", bars_of(first))
+    assert fitted == RegionFrame.fit("X", bars_of([*first, 500.0, -500.0]))
 
 
 @pytest.mark.parametrize(

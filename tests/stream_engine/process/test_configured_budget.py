@@ -26,7 +26,7 @@ def test_a_slab_is_as_long_as_a_region_and_an_extent_as_a_window(builder: TokenB
     profile = builder.profile
     assert shape.slab == live_tokens(builder, profile.region_bars) + 20
     assert shape.extent == live_tokens(builder, profile.window_bars)
-    longest = max(len(builder.query_entry(one)) for listed in profile.questions.values() for one in listed)
+    longest = max(len(builder.query_entry(wording)) for listed in profile.questions.values() for wording in listed)
     default = budget_shape(EngineSettings(kv_memory="1GiB"), builder)
     assert default.headroom(live_tokens(builder, profile.region_bars)) >= longest + len(builder.generic_entry)
 

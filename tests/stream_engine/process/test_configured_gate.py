@@ -21,9 +21,9 @@ from stream_engine.process.configured_model import model_identity
 
 def test_the_gate_has_every_class_and_every_word(builder: TokenBuilder) -> None:
     gate = build_gate(builder)
-    assert set(gate.classes) == {one.name for one in builder.profile.classes}
-    assert {(one.question_class, one.word) for one in gate.answers.values()} == {
-        (one.name, word) for one in builder.profile.classes for word in one.words
+    assert set(gate.classes) == {kind.name for kind in builder.profile.classes}
+    assert {(answer.question_class, answer.word) for answer in gate.answers.values()} == {
+        (kind.name, word) for kind in builder.profile.classes for word in kind.words
     }
     assert gate.noise > 0
 

@@ -274,7 +274,7 @@ def test_a_query_waits_for_its_own_write(
 
 
 def test_standing_queries_are_kept_by_id(running: Running) -> None:
-    put, refused, listed, one, unknown, deleted, again = running.ask(
+    put, refused, listed, shown, unknown, deleted, again = running.ask(
         StandingPut("[x]?*", TREND, "commit", "mine"),
         StandingPut("*", "What is the price?"),
         StandingRequest(),
@@ -287,7 +287,7 @@ def test_standing_queries_are_kept_by_id(running: Running) -> None:
     assert (put.queries[0].id, put.queries[0].session, put.queries[0].on) == ("mine", "[x]?*", "commit")
     assert isinstance(refused, ErrorReply)
     assert refused.status == 422
-    assert put == listed == one
+    assert put == listed == shown
     assert isinstance(unknown, ErrorReply)
     assert (unknown.status, unknown.param) == (404, "id")
     assert isinstance(deleted, Done)

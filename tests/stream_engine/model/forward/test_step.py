@@ -30,23 +30,23 @@ def test_a_segment_that_could_not_be_exact_is_refused(arguments: dict[str, objec
 
 
 def test_layout_of_two_sessions() -> None:
-    one = Segment(
+    first = Segment(
         base=100,
         length=10,
         append=(1, 2),
         branches=(Branch((3,), 15), Branch((4, 5), 12)),
         append_logits=True,
     )
-    two = Segment(base=20, length=5, branches=(Branch((6,), 9, reused=2, reused_cell=6),), position=7)
-    layout = lay_out([one, two])
+    second = Segment(base=20, length=5, branches=(Branch((6,), 9, reused=2, reused_cell=6),), position=7)
+    layout = lay_out([first, second])
     assert layout.tokens.tolist() == [1, 2, 3, 4, 5, 6]
     assert layout.positions.tolist() == [10, 11, 12, 12, 13, 14]
     assert layout.cells.tolist() == [110, 111, 115, 112, 113, 29]
     assert layout.keep.tolist() == [1, 2, 4, 5]
     assert layout.spans == ((0, 5), (5, 6))
     assert layout.rows == (SegmentRows(0, (1, 2)), SegmentRows(None, (3,)))
-    assert one.extent == 16
-    assert two.last_position == 14
+    assert first.extent == 16
+    assert second.last_position == 14
 
 
 def test_a_branch_of_an_earlier_boundary_has_its_positions() -> None:

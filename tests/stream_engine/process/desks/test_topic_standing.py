@@ -245,9 +245,9 @@ def test_standing_queries_are_listed_once_they_are_known(bench: Bench) -> None:
     bench.snapshot(put(0, "q"))
     for request in (StandingRequest(), StandingRequest("q"), StandingRequest("gone")):
         bench.desk.list(API, request)
-    everything, one, none = (reply for _, reply in bench.take())
+    everything, single, none = (reply for _, reply in bench.take())
     assert [query.id for query in everything.queries] == ["q"]
-    assert one == everything
+    assert single == everything
     assert none.status == 404
 
 
