@@ -169,6 +169,10 @@ def test_a_client_too_slow_is_dropped_with_a_gap(make_service):
             assert time.monotonic() < deadline, "it has not subscribed"
         for sequence in range(1, 50):
             service.engine.publish(sequence, committed())
+        (subscription,) = service.end_streams.__self__._subscriptions
+        while subscription.state is not SubscriptionState.LAGGING:  # nothing tells it before its stream ends
+            assert time.monotonic() < deadline, "it has not fallen behind"
+            time.sleep(0.01)
         # Reading on empties the buffers, so that the server can say why it ends the stream.
         received = b""
         while chunk := slow.recv(1 << 20):
