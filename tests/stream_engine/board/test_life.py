@@ -196,3 +196,33 @@ def test_a_strangers_board_is_neither_read_nor_replaced(bench: Bench, monkeypatc
     with pytest.raises(NotOurs, match="name another place"):
         Bench(bench.path)
     assert bench.path.stat().st_ino == theirs
+
+
+def test_a_pushed_session_is_of_no_topic_and_an_absent_board_knows_none(bench: Bench, tmp_path: Path) -> None:
+    reader = bench.reader()
+    assert reader.meta is not None
+    assert (reader.topic(0), reader.topic(-1)) == ("market.bars", None)
+    absent = BoardReader.open(tmp_path / "none", 0)
+    assert (absent.topic(0), absent.topic(-1)) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("topic_index", "partition", "taken"),
+    [
+        (0, 0, True),
+        (2**32 - 2, 2**32 - 1, True),
+        (2**32 - 1, 0, False),
+        (2**32, 0, False),
+        (0, 2**32, False),
+        (-1, 0, False),
+        (0, -1, False),
+    ],
+)
+def test_a_partition_has_a_key_of_its_own_or_none(topic_index: int, partition: int, taken: bool) -> None:
+    if not taken:
+        with pytest.raises(BoardError, match="not 32-bit"):
+            layout.partition_key(topic_index, partition)
+        return
+    key = layout.partition_key(topic_index, partition)
+    assert 0 < key < 2**64
+    assert (key >> 32, key & 0xFFFF_FFFF) == (topic_index + 1, partition)
