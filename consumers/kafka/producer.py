@@ -28,7 +28,7 @@ from kafka.errors import (
 )
 
 from consumers.kafka.client import client_options
-from consumers.kafka.topics import SMALLEST_LIMIT, message_limits
+from consumers.kafka.topics import message_limits
 from stream_engine.config.kafka import KafkaSettings
 
 log = logging.getLogger(__name__)
@@ -83,8 +83,8 @@ class LimitedProducer(KafkaProducer):  # type: ignore[misc]  # kafka-python has 
         known = self.limits.get(topic)
         # The first refusal of a known limit may be an older one's, which was read anew since.
         limit = DEFAULT_LIMIT >> self.refusals if known is None else known >> max(0, self.refusals - 1)
-        limit = max(limit, SMALLEST_LIMIT)  # what is shorter is tried for as long as a broker may refuse it
-        if size > limit:
+        # A deletion cannot be made shorter: it is tried for as long as the broker refuses it.
+        if size > limit and message.get("value") is not None:
             raise MessageSizeTooLargeError(f"{size} bytes, and topic {topic} takes {limit} (max.message.bytes)")
         return super().send(topic, **message)
 

@@ -25,8 +25,8 @@ COMPACTED = {
 }
 
 
-SMALLEST_LIMIT = 8_192
-"""Bytes that a message of a topic we write may have at least: deletions and cut dead letters always fit."""
+SMALLEST_LIMIT = 2_048
+"""Bytes that a topic of ours should take at least: a deletion with the longest key."""
 
 
 class TopicMissing(RuntimeError):
@@ -44,8 +44,8 @@ class TopicPlan:
     config: Mapping[str, str] = field(default_factory=dict)
     fixed_partitions: bool = False
     """Another number of partitions would be wrong, not only another choice."""
-    written_by: str = ""
-    """The setting that names a topic which this project writes; empty where others do."""
+    written: bool = False
+    """This project writes to it, not others."""
 
     @property
     def compacted(self) -> bool:
@@ -54,7 +54,7 @@ class TopicPlan:
     def too_small(self, config: Mapping[str, str]) -> str | None:
         """What is wrong where not even our shortest messages fit into the topic that has this ``config``."""
         limit = config.get("max.message.bytes", "")
-        if not self.written_by or not limit.isdecimal() or int(limit) >= SMALLEST_LIMIT:
+        if not self.written or not limit.isdecimal() or int(limit) >= SMALLEST_LIMIT:
             return None
         return f"max.message.bytes={limit}, less than {SMALLEST_LIMIT}"
 
@@ -80,9 +80,6 @@ def planned_topics(settings: KafkaSettings, source_partitions: int | None = None
             (settings.answers_topic, "answers of standing queries", many, COMPACTED),
         ]
     fixed = (settings.windows_topic, settings.standing_topic)
-    compacted = ("windows_topic", "standing_topic", "answers_topic")
-    written_by = {name: "kafka.dead_letter_suffix" for name, *_ in table if name.endswith(suffix)}
-    written_by |= {getattr(settings, name): f"kafka.{name}" for name in compacted}
     return tuple(
         TopicPlan(
             name=name,
@@ -91,7 +88,7 @@ def planned_topics(settings: KafkaSettings, source_partitions: int | None = None
             replication=settings.replication_factor,
             config=config,
             fixed_partitions=name in fixed,
-            written_by=written_by.get(name, ""),
+            written=name not in settings.source_topics,
         )
         for name, purpose, partitions, config in table
     )
@@ -104,16 +101,14 @@ def _kept(days: int) -> dict[str, str]:
 def ensure_topics(settings: KafkaSettings, timeout_s: float = 15.0) -> list[str]:
     """Create the topics that are absent; the names of those made.
 
-    Raises BrokerUnreachable or AccessRefused, which name the address or setting and what to do, ConfigError where
-    a topic that is there takes not even our shortest messages, and RuntimeError where the broker makes no such
-    topic."""
+    Raises BrokerUnreachable or AccessRefused, which name the address or setting and what to do, and RuntimeError
+    where the broker makes no such topic."""
     admin = open_admin(settings, timeout_s)
     try:
         plans = planned_topics(settings, source_partitions(admin, settings))
         existing = set(admin.list_topics())
         made = [plan.name for plan in plans if plan.name not in existing and _create(admin, plan)]
         admin.wait_for_topics([plan.name for plan in plans])
-        _refuse_small(admin, [plan for plan in plans if plan.written_by and plan.name in existing])
         return made
     finally:
         admin.close()
@@ -172,20 +167,6 @@ def topic_configs(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, d
     return {
         topic: {name: str(entry["value"]) for name, entry in config.items()} for topic, config in found.items()
     }
-
-
-def _refuse_small(admin: KafkaAdminClient, plans: Iterable[TopicPlan]) -> None:
-    """Raises ConfigError. Where the broker does not tell, what is too large is found out by writing it."""
-    by_name = {plan.name: plan for plan in plans}
-    try:
-        configs = topic_configs(admin, by_name)
-    except (KafkaError, KeyError, TypeError) as error:
-        log.warning("how large a message our topics take is not told: %s: %s", type(error).__name__, error)
-        return
-    for name, config in configs.items():
-        plan = by_name[name]
-        if found := plan.too_small(config):
-            raise ConfigError(f"{plan.written_by}: topic {name} has {found}: give it more ({remedy(name)})")
 
 
 def remedy(topic: str) -> str:

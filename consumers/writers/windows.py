@@ -80,7 +80,7 @@ class _WindowRules(Rules[_Stored]):
 
     def shortened(self, content: _Stored, error: KafkaError) -> _Stored:
         """An open bar that remembers fewer ids; else a deletion, because an older value would pass for what the
-        floor counts on; that one always fits (``SMALLEST_LIMIT``)."""
+        floor counts on; that one is tried until the broker takes it."""
         where = f"{content.key!r}, partition {content.source.partition}"
         is_open = content.key.partition(b"|")[0].endswith(b"/open")
         bar = _decode_open_bar(content.value) if is_open and content.value is not None else None

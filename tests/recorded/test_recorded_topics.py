@@ -51,12 +51,17 @@ class Successor:
         return str(self.recording.settings[f"STREAM_ENGINE_KAFKA_{name}_TOPIC"])
 
     def written_since(self, topic: str) -> list[WrittenRecord]:
-        """What is in a topic behind that which was recorded, which is still there as it was."""
-        before = self.recording.records(topic)
+        """What is in a topic behind that which was recorded, which is still there as it was, but for what the broker
+        may have compacted since: the newest of each key stays."""
+        known = {(record.partition, record.offset): record for record in self.recording.records(topic)}
         now = [record for record in self.records if record.topic == topic]
-        known = {(record.partition, record.offset): record for record in before}
-        assert [record for record in now if (record.partition, record.offset) in known] == before
-        return [record for record in now if (record.partition, record.offset) not in known]
+        since = [record for record in now if (record.partition, record.offset) not in known]
+        kept = [record for record in now if (record.partition, record.offset) in known]
+        assert kept == [record for record in known.values() if record in kept]
+        newest = {(record.partition, record.key): record for record in known.values()}
+        replaced = {(record.partition, record.key) for record in since}
+        assert all(record in kept for key, record in newest.items() if key not in replaced)
+        return since
 
 
 def until(what: Callable[[], Any], why: str) -> Any:

@@ -56,12 +56,12 @@ def test_only_what_would_be_wrong_is_a_difference() -> None:
 
 def test_a_topic_that_takes_not_even_our_shortest_messages_is_wrong() -> None:
     for name in (SETTINGS.windows_topic, SETTINGS.answers_topic, SETTINGS.standing_topic):
-        small = {"cleanup_policy": "compact", "max_message_bytes": "8191"}
+        small = {"cleanup_policy": "compact", "max_message_bytes": "2047"}
         assert state(name, 6 if name == SETTINGS.windows_topic else 1, **small).differences() == [
-            "max.message.bytes=8191, less than 8192"
+            "max.message.bytes=2047, less than 2048"
         ]
-    assert state(SETTINGS.dead_letter_topic, 1, max_message_bytes="8191").differences() != []
-    assert state(SETTINGS.windows_topic, 6, max_message_bytes="8192").differences() == []
+    assert state(SETTINGS.dead_letter_topic, 1, max_message_bytes="2047").differences() != []
+    assert state(SETTINGS.windows_topic, 6, max_message_bytes="2048").differences() == []
     assert state(SETTINGS.bars_topic, 6, max_message_bytes="100").differences() == []  # others write it
 
 
