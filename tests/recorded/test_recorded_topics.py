@@ -51,8 +51,8 @@ class Successor:
         return str(self.recording.settings[f"STREAM_ENGINE_KAFKA_{name}_TOPIC"])
 
     def written_since(self, topic: str) -> list[WrittenRecord]:
-        """What is in a topic behind that which was recorded, which is still there as it was, but for what the broker
-        may have compacted since: the newest of each key stays."""
+        """What is in a topic behind that which was recorded, which is still there as it was, but for what the
+        broker may have compacted since: the newest of each key stays."""
         known = {(record.partition, record.offset): record for record in self.recording.records(topic)}
         now = [record for record in self.records if record.topic == topic]
         since = [record for record in now if (record.partition, record.offset) not in known]
