@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from query_api.errors import invalid
 from stream_engine.decision.entry import entry_key
@@ -45,7 +46,8 @@ class QuestionRouter:
         """Until the model is here: an engine that starts beside this process may fetch or unpack it meanwhile."""
         while self._router is None:
             await asyncio.sleep(LOOK_AGAIN_S)
-            await asyncio.to_thread(self._look)
+            with suppress(OSError, ValueError):  # read while it was being copied: it is looked at again
+                await asyncio.to_thread(self._look)
 
     def route(self, question: str, session: str) -> Route:
         """The route of a question to ``session``. Raises a 422 ApiError for a question of white space."""
