@@ -44,14 +44,3 @@ def test_a_session_that_is_gone_holds_nothing_back(
     assert ack.floor == 3
     (ack,) = bench.feed([make_record("A", 5)], 4)
     assert [window.session for window in ack.windows][-1] == "A"
-
-
-def test_floors_stay_as_many_as_the_sessions(
-    make_bench: Callable[..., Any], make_record: Callable[..., Record]
-) -> None:
-    bench = make_bench(sessions=2, preposition="off", quiet_records=1)
-    assert bench.engine.assign(Assign(TOPIC, 0, 1, 0, 0))
-    for offset in range(0, 900, 3):
-        bench.feed([make_record(key, offset + at) for at, key in enumerate("ABC")], offset - 1)
-    (owned,) = bench.engine.ingest.partitions.all()
-    assert len(owned.floors) <= 2 * 3 + 65
