@@ -57,11 +57,11 @@ class PlannedSession:
     are the branches there that a query may resume from; with ``forgets`` those that the session has now are gone.
     ``commit`` is set when this step begins or continues one; ``slab`` when the segment fills the second slab
     instead of the live one. ``swapped`` says that the second slab has become the live one, ``drops_second`` that
-    it is given up or used up. ``gave_way``
-    says whether riders of a commit wait for something else. With a ``deferred`` entries run alone later,
-    ``skipped`` ones not at all at this version. ``refused`` are queries whose entry is too long for the
-    session's share. With a ``check`` the one branch is that of an earlier boundary, and nothing of the session
-    changes. On the ``bench`` lies a session without cells: only what becomes ready is its own."""
+    it is given up or used up. ``gave_way`` says whether riders of a commit wait for something else. ``deferred``
+    entries run alone later, ``skipped`` ones not at all at this version. ``refused`` are queries
+    whose entry is too long for the session's share. With a ``check`` the one branch is that of an earlier
+    boundary, and nothing of the session changes. On the ``bench`` lies a session without cells: only what becomes
+    ready is its own."""
 
     session: Session
     base: int | None
@@ -132,11 +132,10 @@ class PlannedSession:
 @dataclass(slots=True)
 class Plan:
     """A step of at most ``room`` tokens more. ``uses`` are, in order, the sessions that get cells by a claim,
-    or whose cells are asked for (no claim); ``evicted`` those that lose theirs, ``loans``
-    what the pool lends. ``finished`` is background
-    work that is over (this step's included), ``refills`` are sessions to be computed on the workbench later;
-    ``skipped`` counts decision points that have no room, ``unprepared`` second slabs that have
-    none."""
+    or whose cells are asked for (no claim); ``evicted`` those that lose theirs, ``loans`` what the pool lends.
+    ``finished`` is background work that is over (this step's included), ``refills`` are sessions to be computed
+    on the workbench later; ``skipped`` counts decision points that have no room, ``unprepared`` second slabs that
+    have none."""
 
     room: int
     sessions: dict[str, PlannedSession] = field(default_factory=dict)

@@ -3,34 +3,13 @@
 from __future__ import annotations
 
 from query_api.metrics import ApiMetrics
-from stream_engine.messages import RecordCounts, Status
-from tests.support.api_service import CALIBRATION
+from stream_engine.messages import RecordCounts
+from tests.support.api_service import status
 
 
 def test_consumed_and_settled_records_are_exported_by_partition() -> None:
     counts = {"00aa": {"market.bars/3": RecordCounts(20, 12, 4, 3, 1)}, "00bb": {"a/b/0": RecordCounts(1, 1)}}
-    text = (
-        ApiMetrics()
-        .render(
-            Status(
-                boot_id="b",
-                model="m",
-                ready=True,
-                reasons=(),
-                uptime_s=0,
-                oldest_work_s=0,
-                consumers=1,
-                partitions=(),
-                lag={},
-                counters={},
-                gauges={},
-                calibration=CALIBRATION,
-                records=counts,
-            ),
-            True,
-        )
-        .decode()
-    )
+    text = ApiMetrics().render(status(records=counts), True).decode()
     whose, where = 'consumer="00aa"', 'partition="3",topic="market.bars"'
     assert f"stream_engine_consumer_records_consumed_total{{{whose},{where}}} 20.0" in text
     settled = {"applied": 12, "dead_lettered": 4, "duplicates": 3, "late": 1}
@@ -43,21 +22,7 @@ def test_consumed_and_settled_records_are_exported_by_partition() -> None:
 
 def test_a_consumer_that_leaves_takes_nothing_off_the_others_counters() -> None:
     def consumers(counters: dict[str, dict[str, float]]) -> set[str]:
-        told = Status(
-            boot_id="b",
-            model="m",
-            ready=True,
-            reasons=(),
-            uptime_s=0,
-            oldest_work_s=0,
-            consumers=1,
-            partitions=(),
-            lag={},
-            counters={},
-            gauges={},
-            calibration=CALIBRATION,
-            consumer_counters=counters,
-        )
+        told = status(consumer_counters=counters)
         text = ApiMetrics().render(told, True).decode()
         return {line for line in text.splitlines() if line.startswith("stream_engine_consumer_records_total")}
 

@@ -12,27 +12,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from stream_engine.calibrate import plots
-from stream_engine.decision.calibration import Calibration, ClassCalibration, Identity
+from stream_engine.decision.calibration import ClassCalibration
+from tests.support.calibrations import calibration
 
-IDENTITY = Identity(
-    model="m",
-    weights_sha256="0" * 64,
-    profile_digest="",
-    prompt="",
-    fast_answers={},
-    window_bars=32,
-    region_bars=64,
-    dtype="float32",
-    quantization="none",
-)
-CALIBRATION = Calibration(
-    identity=IDENTITY,
-    r_max=0.05,
-    delta=0.1,
-    created="2026-01-02T00:00:00Z",
-    series=(),
-    classes={"trend": ClassCalibration(2.25, "by hand", True)},
-)
+CALIBRATION = calibration({"trend": ClassCalibration(2.25, "by hand", True)})
 
 
 def point(**changes: Any) -> dict[str, Any]:

@@ -15,20 +15,10 @@ from stream_engine.calibrate.choose import Chosen
 from stream_engine.calibrate.report import report
 from stream_engine.calibrate.run import CalibrationRun
 from stream_engine.calibrate.selection import Grid
-from stream_engine.decision.calibration import Calibration, ClassCalibration, Identity, MeasuredGate
+from stream_engine.decision.calibration import ClassCalibration, MeasuredGate
 from stream_engine.model.render.fast_set import SurfaceForm
+from tests.support.calibrations import calibration
 
-IDENTITY = Identity(
-    model="m",
-    weights_sha256="0" * 64,
-    profile_digest="",
-    prompt="",
-    fast_answers={},
-    window_bars=32,
-    region_bars=64,
-    dtype="float32",
-    quantization="none",
-)
 SIMULATED = MeasuredGate(
     sample="simulated",
     windows=900,
@@ -86,16 +76,9 @@ def outcome(make_pairs: Callable[..., pl.DataFrame]) -> CalibrationRun:
         "trend": {"up": (SurfaceForm(7, "up"), SurfaceForm(8, " up")), "down": (SurfaceForm(9, "down"),)},
         "volume": {"rising": (SurfaceForm(10, "rising"),)},
     }
-    calibration = Calibration(
-        identity=IDENTITY,
-        r_max=0.05,
-        delta=0.1,
-        created="2026-01-02T00:00:00Z",
-        series=(),
-        classes={"trend": TREND, "volume": VOLUME},
-    )
+    made = calibration({"trend": TREND, "volume": VOLUME})
     return CalibrationRun(
-        calibration=calibration, pairs=pairs, chosen=chosen, curve=pl.DataFrame(), generic="trend", forms=forms
+        calibration=made, pairs=pairs, chosen=chosen, curve=pl.DataFrame(), generic="trend", forms=forms
     )
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from stream_engine.config.risk import RiskSettings
-from stream_engine.decision.calibration import Calibration, ClassCalibration, Identity
+from stream_engine.decision.calibration import ClassCalibration
 from stream_engine.decision.gate import ClassGate
 from stream_engine.risk.memory import RiskMemory
 from stream_engine.risk.monitor import RiskMonitor, RiskState, WatchedClass
+from tests.support.calibrations import calibration
 
 SETTINGS = RiskSettings(budget=0.02, level=0.05, horizon=5_000, tau_step=0.75)
 
@@ -76,33 +77,15 @@ def test_classes_move_apart() -> None:
 
 
 def test_the_budget_is_the_calibrations_unless_it_is_set() -> None:
-    identity = Identity(
-        model="m",
-        weights_sha256="w",
-        profile_digest="p",
-        prompt="...",
-        fast_answers={},
-        window_bars=32,
-        region_bars=64,
-        dtype="float32",
-        quantization="none",
-    )
-    calibration = Calibration(
-        identity=identity,
-        r_max=0.01,
-        delta=0.05,
-        created="2026-01-02T03:04:05Z",
-        series=(),
-        classes={"trend": ClassCalibration(1.0, "c", True)},
-    )
+    made_for = calibration({"trend": ClassCalibration(1.0, "c", True)}, r_max=0.01, delta=0.05)
     classes = {"trend": ClassGate(1.0)}
     assert RiskMonitor(RiskSettings(), classes).settings.budget == 0.02
-    assert RiskMonitor(RiskSettings(budget=0.3), classes, calibration).settings.budget == 0.3
-    monitor = RiskMonitor(RiskSettings(), classes, calibration)
+    assert RiskMonitor(RiskSettings(budget=0.3), classes, made_for).settings.budget == 0.3
+    monitor = RiskMonitor(RiskSettings(), classes, made_for)
     assert monitor.classes["trend"].report().budget == 0.01
     assert monitor.facts is not None
     assert (monitor.facts.r_max, monitor.facts.certified) == (0.01, {"trend": True})
-    assert monitor.facts.digest == calibration.digest()
+    assert monitor.facts.digest == made_for.digest()
 
 
 def test_what_is_closed_stays_closed_over_a_restart_but_not_under_another_gate(

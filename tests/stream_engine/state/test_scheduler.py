@@ -44,8 +44,9 @@ def test_priorities(scheduler: Scheduler) -> None:
     assert scheduler.busy
 
 
-def test_a_check_comes_after_standing_queries_and_before_lone_prepositions(scheduler: Scheduler) -> None:
-    checks = [
+def two_checks() -> list[CheckWork]:
+    """Alike but for their hashes, 0 and 1."""
+    return [
         CheckWork(
             Check(
                 session="A",
@@ -62,6 +63,10 @@ def test_a_check_comes_after_standing_queries_and_before_lone_prepositions(sched
         )
         for number in range(2)
     ]
+
+
+def test_a_check_comes_after_standing_queries_and_before_lone_prepositions(scheduler: Scheduler) -> None:
+    checks = two_checks()
     for check in checks:
         scheduler.add_check(check)
     scheduler.add(Lane.LONE, "A")
@@ -189,23 +194,7 @@ def test_queries_that_nobody_waits_for_are_taken_off(scheduler: Scheduler) -> No
 
 
 def test_a_check_that_goes_on_is_the_next_one(scheduler: Scheduler) -> None:
-    checks = [
-        CheckWork(
-            Check(
-                session="A",
-                question="?",
-                question_class="trend",
-                session_version=1,
-                position=2,
-                token=3,
-                gap=4.0,
-                token_hash=number,
-            ),
-            9,
-            (1,),
-        )
-        for number in range(2)
-    ]
+    checks = two_checks()
     for check in checks:
         scheduler.add_check(check)
     scheduler.continue_check(checks[1], 7)
