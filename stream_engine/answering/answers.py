@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stream_engine.decision.freshness import age_of
-from stream_engine.decision.judge import state_word
+from stream_engine.decision.answer import Basis
 from stream_engine.decision.ready import ReadyDistribution
-from stream_engine.messages import Answer, AnswerChanged, NotEvaluated, PathTaken, Query, StandingQuery
+from stream_engine.messages import AnswerChanged, NotEvaluated, StandingQuery
 from stream_engine.model.render.rendering import Builder
 from stream_engine.session.evidence import evidence_of
 from stream_engine.session.session import Session
@@ -35,51 +34,11 @@ def is_complete(builder: Builder, tokens: Sequence[int], class_name: str | None)
     return worded or tokens[-1] == builder.end_token or len(tokens) >= builder.profile.max_answer_tokens
 
 
-def build_answer(
-    query: Query,
-    session: Session,
-    ready: ReadyDistribution,
-    *,
-    path: PathTaken,
-    tokens: Sequence[int],
-    class_name: str | None,
-    confidence: float | None = None,
-    entry_tokens: int,
-    reused_tokens: int,
-    now_ms: int,
-    latency_us: int,
-    routed_by: str = "none",
-) -> Answer:
-    """A full path's answer. ``tokens`` are its own. ``confidence`` is the calibrated probability of agreeing with
-    the full path, None where that was not calibrated."""
-    answer, answered_class = word_of(session.builder, tokens, class_name)
-    source = session.source
-    return Answer(
-        session=session.id,
-        question=query.question,
-        answer=answer,
-        class_=answered_class,
-        path=path,
-        gate=None,
-        gap=ready.gap,
-        tau=None,
-        confidence=confidence,
-        fast_set_mass=ready.fast_set_mass,
-        session_version=session.version,
-        topic=source.topic if source else None,
-        partition=source.partition if source else None,
-        offset=session.offset if source else None,
-        event_time=event_time(session.event_time_us),
-        age_ms=age_of(session.timestamp_ms, now_ms),
-        latency_us=latency_us,
-        window_bars=session.builder.profile.window_bars,
-        bars=session.window,
-        state=state_word(evidence_of(session, 0)),
-        entry_tokens=entry_tokens,
-        reused_tokens=reused_tokens,
-        model=session.builder.profile.name,
-        routed_by=routed_by,
-    )
+def basis_of(session: Session) -> Basis:
+    """What an answer of the full path rests on: the session as it is."""
+    source, profile = session.source, session.builder.profile
+    topic = source.topic if source else None
+    return Basis(evidence_of(session, -1), topic, profile.name, profile.window_bars)
 
 
 def build_evaluation(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 
-from stream_engine.answering.answers import build_answer, is_complete
+from stream_engine.answering.answers import basis_of, is_complete, word_of
 from stream_engine.answering.promotion import PromotedQuestions
+from stream_engine.decision.answer import Found, answer_of
 from stream_engine.decision.ready import ReadyDistribution
 from stream_engine.decision.route import Route
-from stream_engine.messages import ErrorReply, Query
+from stream_engine.messages import Answer, ErrorReply, Query
 from stream_engine.messages.counters import EngineCounters
 from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.render.rendering import Builder
@@ -71,26 +72,26 @@ class FullPath:
         if not is_complete(self._builder, work.generated, work.class_name):
             return
         self._scheduler.query_done(work)
-        ready = ReadyDistribution.at(len(session.tokens) + len(work.entry), work.first)
-        answer = build_answer(
-            work.query,
-            session,
-            ready,
+        answer, answered_class = word_of(self._builder, work.generated, work.class_name)
+        found = Found(
+            answer=answer,
+            question_class=answered_class,
             path="fallthrough" if work.reused else "cold",
-            tokens=work.generated,
-            class_name=work.class_name,
+            ready=ReadyDistribution.at(len(session.tokens) + len(work.entry), work.first),
+            gate=None,
+            tau=None,
             confidence=self._gate.now.certain,
+            routed_by=work.routed_by,
             entry_tokens=len(work.entry),
             reused_tokens=work.reused,
-            now_ms=time.time_ns() // 1_000_000,
             latency_us=int((time.monotonic() - work.since) * 1e6),
-            routed_by=work.routed_by,
         )
         if work.reused:
             self._counters.answers_fallthrough_total += 1
         else:
             self._counters.answers_cold_total += 1
-        work.reply(answer)
+        now_ms = time.time_ns() // 1_000_000
+        work.reply(answer_of(Answer, work.query, found, basis_of(session), now_ms))
 
     def restart(self, session_id: str) -> None:
         """The session's log has changed under an answer of several tokens: it begins anew, on the new one."""

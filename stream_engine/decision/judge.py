@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Generic
 
+from stream_engine.decision.answer import A, Basis, Found, answer_of
 from stream_engine.decision.entry import GENERIC_KEY
 from stream_engine.decision.freshness import age_of, unmet_bound
 from stream_engine.decision.gate import GateDecision, GateReason
 from stream_engine.decision.reading import Board, Miss, Policy, R
-from stream_engine.decision.ready import Evidence, StateFlag
 from stream_engine.decision.route import EXACT, Route
-from stream_engine.messages import Answer, Query
-from stream_engine.util.timestamps import event_time
+from stream_engine.messages import Query
 
 
 class Outcome(Enum):
@@ -55,20 +54,37 @@ class Verdict(Generic[R]):
     unmet: str | None = None
 
 
+_NEARNESS: tuple[Outcome | Miss, ...] = (
+    Miss.NO_BOARD,
+    Miss.LAYOUT,
+    Outcome.NO_ENTRY,
+    Miss.ABSENT,
+    Miss.FULL,
+    Miss.LEASE,
+    Miss.INVALID,
+    Miss.TORN,
+    Outcome.OTHER_PROFILE,
+)
+"""What a board says that has no answer, by how much it tells of the session. One that lost its engine may be
+the one that had it; one whose slot is of another version or profile is."""
+
+
 def judge(
     query: Query, route: Route, boards: Sequence[Board[R]], now_ms: int, profile_digest: str | None = None
 ) -> Verdict[R]:
     """Alg. 2 on the first of ``boards`` that has the session's decision point: an API process may read several, of
-    engines that have different sessions.
+    engines that have different sessions. Where none has it, the verdict is of the one that comes nearest.
 
     ``profile_digest`` is of the profile that ``route`` rests on: another one on a board is no match, None
     matches any. ``now_ms`` is Unix time."""
-    verdict: Verdict[R] = Verdict(Miss.NO_BOARD)
+    nearest: Outcome | Miss = Miss.NO_BOARD
     for board in boards:
         verdict = _judge_on(board, query, route, now_ms, profile_digest)
-        if not isinstance(verdict.outcome, Miss) and verdict.outcome is not Outcome.NO_ENTRY:
-            break
-    return verdict
+        outcome = verdict.outcome
+        if isinstance(outcome, GateReason) or outcome not in _NEARNESS:
+            return verdict
+        nearest = max(nearest, outcome, key=_NEARNESS.index)
+    return Verdict(nearest)
 
 
 def _judge_on(board: Board[R], query: Query, route: Route, now_ms: int, profile_digest: str | None) -> Verdict[R]:
@@ -121,49 +137,19 @@ def _judge_on(board: Board[R], query: Query, route: Route, now_ms: int, profile_
     return Verdict(decision.reason)
 
 
-A = TypeVar("A", bound=Answer)
-
-
 def fast_answer(kind: type[A], query: Query, served: Served[R], now_ms: int, latency_us: int = 0) -> A:
     """The answer that ``served`` gives, as ``kind``."""
-    evidence, ready, decision, policy = (
-        served.reading.evidence,
-        served.reading.ready,
-        served.decision,
-        served.policy,
-    )
-    topic = served.board.topic(evidence.topic_index)
-    return kind(
-        session=query.session,
-        question=query.question,
+    evidence, decision, policy = served.reading.evidence, served.decision, served.policy
+    found = Found(
         answer=decision.word or "",
-        class_=decision.question_class or "",
+        question_class=decision.question_class or "",
         path="fast",
+        ready=served.reading.ready,
         gate=decision.fires,
-        gap=ready.gap,
         tau=decision.tau,
         confidence=decision.confidence,
-        fast_set_mass=ready.fast_set_mass,
-        session_version=evidence.session_version,
-        topic=topic,
-        partition=None if topic is None else evidence.partition,
-        offset=None if topic is None else evidence.offset,
-        event_time=event_time(evidence.event_time_us),
-        age_ms=age_of(evidence.record_time_ms, now_ms),
-        latency_us=latency_us,
-        window_bars=policy.window_bars,
-        bars=evidence.bars,
-        state=state_word(evidence),
-        entry_tokens=0,  # no entry was run for this answer
-        reused_tokens=0,
-        model=policy.model,
         routed_by=served.routed_by,
+        latency_us=latency_us,
     )
-
-
-def state_word(evidence: Evidence) -> str:
-    """The state that an answer tells of. INCOMPLETE: its window may have a hole, because records had aged out of
-    the log. What else a session's state says is about its cells and its region, and changes no answer."""
-    if evidence.flags & StateFlag.INCOMPLETE:
-        return "INCOMPLETE"
-    return "WARMING_UP" if evidence.flags & StateFlag.WARMING_UP else "LIVE"
+    basis = Basis(evidence, served.board.topic(evidence.topic_index), policy.model, policy.window_bars)
+    return answer_of(kind, query, found, basis, now_ms)

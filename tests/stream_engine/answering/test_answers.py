@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from stream_engine.answering.answers import OTHER, build_answer, build_evaluation, word_of
+from stream_engine.answering.answers import OTHER, basis_of, build_evaluation, word_of
+from stream_engine.decision.answer import Found, answer_of
 from stream_engine.decision.freshness import age_of
 from stream_engine.decision.ready import ReadyDistribution, StateFlag
-from stream_engine.messages import Query, Record, StandingQuery
+from stream_engine.messages import Answer, Query, Record, StandingQuery
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.session.evidence import evidence_of
 from stream_engine.session.session import Session, SessionState, Source
@@ -45,44 +46,40 @@ def test_event_times_are_rfc_3339_to_the_microsecond(time_us: int | None, expect
     assert event_time(time_us) == expected
 
 
-def test_an_answer_names_state_source_and_cost(session: Session, builder: TokenBuilder) -> None:
-    token, (name, word) = next(iter(builder.answers.items()))
-    answer = build_answer(
-        Query("^GSPC", "What is the trend?"),
-        session,
-        ready(token),
+def told(session: Session, token: int, now_ms: int) -> Answer:
+    found = Found(
+        answer="up",
+        question_class="trend",
         path="cold",
-        tokens=[token],
-        class_name=name,
+        ready=ready(token),
+        gate=None,
+        tau=None,
+        confidence=None,
+        routed_by="none",
         entry_tokens=7,
-        reused_tokens=7,
-        now_ms=2_000,
+        reused_tokens=5,
         latency_us=12,
     )
-    assert (answer.answer, answer.class_, answer.gate, answer.tau, answer.gap) == (word, name, None, None, 2.5)
+    return answer_of(Answer, Query("^GSPC", "What is the trend?"), found, basis_of(session), now_ms)
+
+
+def test_an_answer_names_state_source_and_cost(session: Session, builder: TokenBuilder) -> None:
+    answer = told(session, next(iter(builder.answers)), 2_000)
+    assert (answer.answer, answer.class_, answer.gate, answer.tau, answer.gap) == ("up", "trend", None, None, 2.5)
     assert (answer.topic, answer.partition, answer.offset) == ("market.bars", 3, 39)
     assert (answer.session_version, answer.age_ms, answer.state) == (40, 2_000 - 1_039, "LIVE")
     assert (answer.bars, answer.window_bars) == (32, builder.profile.window_bars)
     assert answer.event_time == "1970-01-01T00:39:00Z"
+    assert (answer.entry_tokens, answer.reused_tokens, answer.latency_us) == (7, 5, 12)
 
 
 def test_a_clock_behind_kafkas_makes_no_negative_age(session: Session, builder: TokenBuilder) -> None:
-    token = next(iter(builder.answers))
-    answer = build_answer(
-        Query("A", "?"), session, ready(token), path="cold", tokens=[token], class_name=None,
-        entry_tokens=1, reused_tokens=0, now_ms=1_039 - 1_000, latency_us=0,
-    )  # fmt: skip
-    assert (answer.age_ms, answer.gate, answer.tau) == (0, None, None)
+    assert told(session, next(iter(builder.answers)), 1_039 - 1_000).age_ms == 0
 
 
 def test_a_stamp_ahead_of_the_clock_makes_the_age_unknown(session: Session, builder: TokenBuilder) -> None:
     session.timestamp_ms *= 1_000  # microseconds
-    token = next(iter(builder.answers))
-    answer = build_answer(
-        Query("A", "?"), session, ready(token), path="cold", tokens=[token], class_name=None,
-        entry_tokens=1, reused_tokens=0, now_ms=1_040, latency_us=0,
-    )  # fmt: skip
-    assert answer.age_ms is None
+    assert told(session, next(iter(builder.answers)), 1_040).age_ms is None
 
 
 def test_a_session_without_bars_has_no_event_time_on_the_board(builder: TokenBuilder) -> None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from stream_engine.decision.answer import state_word
 from stream_engine.decision.gate import ClassGate, FastAnswer, Gate, GateReason
-from stream_engine.decision.judge import Outcome, fast_answer, judge, state_word
+from stream_engine.decision.judge import _NEARNESS, Outcome, fast_answer, judge
 from stream_engine.decision.reading import Miss, Policy, Reading
 from stream_engine.decision.ready import Evidence, ReadyDistribution, StateFlag
 from stream_engine.decision.route import Route, RoutedBy
@@ -199,7 +200,42 @@ def test_of_several_boards_the_one_that_has_the_session_answers() -> None:
     assert ([], [verdict.served.reading], []) == (other.consumed, mine.consumed, late.consumed)
 
 
-def test_where_no_board_has_it_the_last_one_says_why() -> None:
-    verdict = judge(query(), ROUTE, (Played({}), Played({}, absent=Miss.LEASE)), NOW_MS)
-    assert (verdict.outcome, verdict.served) == (Miss.LEASE, None)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("nearer", "farther"),
+    [
+        (Miss.LEASE, Miss.ABSENT),
+        (Miss.INVALID, Miss.LEASE),
+        (Miss.TORN, Miss.INVALID),
+        (Miss.FULL, Miss.ABSENT),
+        (Miss.ABSENT, Miss.LAYOUT),
+        (Miss.LAYOUT, Miss.NO_BOARD),
+    ],
+)
+def test_where_no_board_has_it_the_nearest_says_why(nearer: Miss, farther: Miss, turned: bool) -> None:
+    """An engine that is gone may be the one that had the session: a board that never heard of it does not hide
+    that, whichever is read first."""
+    boards = [Played({}, absent=nearer), Played({}, absent=farther)]
+    verdict = judge(query(), ROUTE, boards[::-1] if turned else boards, NOW_MS)
+    assert (verdict.outcome, verdict.served) == (nearer, None)
+
+
+def test_a_question_without_an_entry_does_not_hide_a_lost_engine() -> None:
+    boards = (Played({}, absent=Miss.LEASE), Played({}))
+    assert judge(query(), Route(OWN, VOLUME), boards, NOW_MS).outcome is Miss.LEASE
+    assert judge(query(), Route(OWN, VOLUME), boards[1:], NOW_MS).outcome is Outcome.NO_ENTRY
+
+
+def test_a_board_of_another_profile_does_not_stop_the_search() -> None:
+    other = Played({HEADER: reading()}, policy=replace(POLICY, profile_digest="another"))
+    mine = Played({HEADER: reading()})
+    served = judge(query(), ROUTE, (other, mine), NOW_MS, "digest").served
+    assert served is not None
+    assert served.board is mine
+    assert judge(query(), ROUTE, (other, Played({})), NOW_MS, "digest").outcome is Outcome.OTHER_PROFILE
+
+
+def test_every_outcome_without_an_answer_has_its_nearness() -> None:
+    """One that is missing in the order would end the search at the first board."""
+    assert set(_NEARNESS) == {*Miss, Outcome.NO_ENTRY, Outcome.OTHER_PROFILE}
     assert judge(query(), ROUTE, (), NOW_MS).outcome is Miss.NO_BOARD
