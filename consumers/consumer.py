@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from consumers.engine_watch import EngineWatch, Presence
@@ -88,11 +88,12 @@ class Consumer:
         self._commit_deadline: float | None = None
         self._next_proof = 0.0
 
-    def run(self, stop: threading.Event) -> None:
-        """Until ``stop`` is set; then a clean end. Raises OffsetResetRequired, WriteRefused, or KafkaError that is
-        final."""
+    def run(self, stop: threading.Event, beat: Callable[[], None] = lambda: None) -> None:
+        """Until ``stop`` is set; then a clean end. ``beat`` is told of each turn. Raises OffsetResetRequired,
+        WriteRefused, or KafkaError that is final."""
         try:
             while not stop.is_set():
+                beat()
                 self.turn()
             self._wind_down()
         finally:

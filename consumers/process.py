@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from consumers.consumer import Consumer
 from consumers.health import HealthFile
@@ -20,9 +21,10 @@ from stream_engine.messages.transport import EngineLink
 from stream_engine.standing.answer_book import AnswerBook
 
 
-def run_consumer(config: Config, stop: threading.Event) -> None:
-    """Consume until ``stop`` is set. Raises ConfigError or BrokerUnreachable at the start, OffsetResetRequired,
-    WriteRefused, or a KafkaError that trying again cannot help."""
+def run_consumer(config: Config, stop: threading.Event, beat: Callable[[], None] = lambda: None) -> None:
+    """Consume until ``stop`` is set; ``beat`` is told of each turn of the loop. Raises ConfigError or
+    BrokerUnreachable at the start, OffsetResetRequired, WriteRefused, or a KafkaError that trying again cannot
+    help."""
     metrics = ConsumerMetrics()
     reports = Reports(metrics, HealthFile(config.kafka.health_file))
     ensure_topics(config.kafka)
@@ -31,7 +33,7 @@ def run_consumer(config: Config, stop: threading.Event) -> None:
     windows = WindowWriter(config.kafka, letters=letters, skipped=metrics.skipped)
     link = EngineLink(config.transport, metrics.skipped)
     if not config.kafka.standing_topic:
-        Consumer(config, source, Writers(letters, windows), link, reports=reports).run(stop)
+        Consumer(config, source, Writers(letters, windows), link, reports=reports).run(stop, beat)
         return
     book = AnswerBook()
     registry = TopicRegistry(config, book, metrics.skipped)
@@ -40,7 +42,7 @@ def run_consumer(config: Config, stop: threading.Event) -> None:
     thread.start()
     try:
         answers = AnswerSink(config.kafka, book, skipped=metrics.skipped)
-        Consumer(config, source, Writers(letters, windows, answers), link, registry, reports).run(stop)
+        Consumer(config, source, Writers(letters, windows, answers), link, registry, reports).run(stop, beat)
     finally:
         ended.set()
         thread.join()

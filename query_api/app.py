@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -37,8 +37,12 @@ Every error has the shape `{"error": {"type", "message", "param"?, "code"?}}`.
 """
 
 
-def create_app(config: Config) -> FastAPI:
-    """An application that talks to the engine and the ready board that ``config`` names.
+BEAT_EVERY_S = 0.5
+
+
+def create_app(config: Config, beat: Callable[[], None] = lambda: None) -> FastAPI:
+    """An application that talks to the engine and the ready board that ``config`` names. ``beat`` is told that the
+    event loop turns.
 
     Neither has to be there yet: sockets connect when the engine comes, and a missing board is a miss.
     """
@@ -50,11 +54,12 @@ def create_app(config: Config) -> FastAPI:
         # Sockets and locks belong to the process that serves, so they open here, after any fork.
         with claim_worker(config.board.path) as worker:
             app.state.api = state = await open_state(config, metrics, worker)
-            search = asyncio.create_task(state.questions.find())
+            tasks = [asyncio.create_task(state.questions.find()), asyncio.create_task(_beat_on(beat))]
             try:
                 yield {COUNT_REFUSED: metrics.connection_refused}
             finally:
-                search.cancel()
+                for task in tasks:
+                    task.cancel()
                 await state.close()
 
     app = FastAPI(
@@ -91,6 +96,12 @@ def create_app(config: Config) -> FastAPI:
         app.include_router(router)
     _document(app)
     return app
+
+
+async def _beat_on(beat: Callable[[], None]) -> None:
+    while True:
+        beat()
+        await asyncio.sleep(BEAT_EVERY_S)
 
 
 async def open_state(config: Config, metrics: ApiMetrics, worker: int) -> ApiState:

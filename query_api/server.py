@@ -9,38 +9,40 @@ import shutil
 import signal
 import socket
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.supervisors import Multiprocess
 
 from query_api.app import create_app
 from query_api.metrics import MULTIPROCESS_FOLDER
 from query_api.protocol import ConnectionLimits, Protocol
+from query_api.workers import Workers
 from stream_engine.config.config import Config
+from stream_engine.util.pulse import Pulse, PulseWatch, sweep
 
 log = logging.getLogger(__name__)
 
 GRACE_S = 10
 """How long open requests may take to end at a stop."""
 BACKLOG = 2048
-HUNG_AFTER_S = 30
-"""A worker that is silent for longer is replaced. A busy machine alone can make a start take seconds."""
+WORKER = "worker"
+"""One of several API processes, by its sign of life."""
 
 
-def run(config: Config) -> None:
-    """Serve until SIGINT or SIGTERM, then return. Called in the main thread of its process.
+def run(config: Config, beat: Callable[[], None] = lambda: None) -> None:
+    """Serve until SIGINT or SIGTERM, then return. Called in the main thread of its process. ``beat`` is told that
+    its loop turns.
 
     Raises SystemExit with a status other than 0 where the address is taken or a worker cannot start.
     """
-    api = config.api
+    api, life = config.api, config.life
     noted: list[signal.Signals] = []
     settings = uvicorn.Config(
-        partial(serving_app, config, noted),
+        partial(serving_app, config, noted, beat if api.workers == 1 else None),
         factory=True,
         workers=api.workers,
         loop="uvloop",
@@ -51,7 +53,8 @@ def run(config: Config) -> None:
         log_level="warning",
         server_header=False,
         timeout_graceful_shutdown=GRACE_S,
-        timeout_worker_healthcheck=HUNG_AFTER_S,
+        # While a worker's answer is awaited the parent gives no sign of life itself.
+        timeout_worker_healthcheck=max(1, int(life.hung_after_s / 2)),
     )
     listener = listen(api.host, api.port, api.send_timeout_s)
     host, port = listener.getsockname()[:2]
@@ -62,8 +65,10 @@ def run(config: Config) -> None:
             uvicorn.Server(settings).run(sockets=[listener])
         return
     with _metrics_folder():
-        supervisor = Multiprocess(settings, sockets=[listener])
+        watch = PulseWatch(life.folder, WORKER, life.hung_after_s, life.start_s)
+        supervisor = Workers(settings, [listener], watch, beat)
         supervisor.run()
+    sweep(life.folder, WORKER)
     # A worker that a signal stopped has a negative status; one that could not start, a positive one.
     if any((process.exitcode or 0) > 0 for process in supervisor.processes):
         raise SystemExit(1)
@@ -82,10 +87,13 @@ def listen(host: str, port: int, send_timeout_s: float) -> socket.socket:
     return listener
 
 
-def serving_app(config: Config, noted: Sequence[signal.Signals] = ()) -> FastAPI:
+def serving_app(
+    config: Config, noted: Sequence[signal.Signals] = (), beat: Callable[[], None] | None = None
+) -> FastAPI:
     """The application as a server runs it, made in the process that serves, once the server has its handlers;
-    ``noted`` are the signals that came before."""
-    app = create_app(config)
+    ``noted`` are the signals that came before. ``beat`` is told that the event loop turns; without it the process
+    is one of several workers, and has a sign of life of its own."""
+    app = create_app(config, beat or Pulse(config.life.folder, WORKER).beat)
     for number in (signal.SIGINT, signal.SIGTERM):
         _end_streams_on(number, app)
     for number in noted:

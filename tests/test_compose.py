@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from consumers.health import HealthFile
 from query_api.app import create_app
+from stream_engine.cli.commands.serve import PARTS
 from stream_engine.cli.main import cli
 from stream_engine.config.config import Config
 
@@ -36,6 +37,13 @@ def test_commands_and_their_options_exist(name: str) -> None:
     result = CliRunner().invoke(cli, [*SERVICES[name]["command"], "--help"])
     assert result.exit_code == 0, result.output
     assert result.output.startswith("Usage: cli " + SERVICES[name]["command"][0])
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_each_part_is_watched_in_its_container(name: str) -> None:
+    """Compose restarts what has ended, not what hangs."""
+    assert SERVICES[name]["command"] == ["serve", "--only", name]
+    assert "STREAM_ENGINE_LIFE_FOLDER" not in SERVICES[name]["environment"]
 
 
 @pytest.mark.parametrize("name", OURS)

@@ -1,4 +1,4 @@
-"""Starts the processes of the service, starts again what dies, and stops them in order.
+"""Starts the processes of the service, starts again what dies or hangs, and stops them in order.
 
 Children live no longer than the supervisor, even when that is killed: each watches its standard input, a pipe
 whose other end only the supervisor holds, and stops when the kernel closes it (``until_parent_ends``).
@@ -15,12 +15,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
+
+from stream_engine.util.pulse import Awake, PulseWatch
 
 ORPHAN_GRACE_S = 10.0
 """How long a child whose supervisor died may take for a clean stop."""
 READY_POLL_S = 0.3
+LOOK_EVERY_S = 1.0
+"""Between two looks at the signs of life."""
+ASLEEP_S = 5.0
 
 
 class ChildState(Enum):
@@ -33,11 +39,13 @@ class ChildState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """A process to keep running. ``final`` are exit statuses after which another start cannot help."""
+    """A process to keep running. ``final`` are exit statuses after which another start cannot help; ``pulse`` says
+    whether it is hung."""
 
     name: str
     command: tuple[str, ...]
     final: frozenset[int] = frozenset()
+    pulse: PulseWatch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,7 @@ class _Child:
     spec: ChildSpec
     state: ChildState = ChildState.STOPPED
     process: subprocess.Popen[bytes] | None = None
+    started_at: float = 0.0
     restart_at: float = 0.0
     ends: deque[float] = field(default_factory=deque)
 
@@ -93,6 +102,8 @@ class Supervisor:
         self._messages: queue.SimpleQueue[_Message] = queue.SimpleQueue()
         self._ended = threading.Event()
         self._watch = 0
+        self._next_look = time.monotonic()
+        self._awake = Awake(LOOK_EVERY_S + ASLEEP_S)
 
     def stop(self) -> None:
         """Ask ``run`` to end. Safe in a signal handler and from any thread."""
@@ -114,21 +125,23 @@ class Supervisor:
                 if isinstance(message, int) and message == self._watch:
                     self._say(self._ready_line)
                 self._restart_due()
+                self._look()
         finally:
             self._ended.set()
             for child in reversed(self._children):
                 self._stop_child(child)
 
     def _next(self) -> _Message | None:
-        """The next message; None when a restart is due before one comes."""
+        """The next message; None when a restart or a look at the signs of life is due before one comes."""
         due = [child.restart_at for child in self._children if child.state is ChildState.BACKING_OFF]
         try:
-            return self._messages.get(timeout=max(0.0, min(due) - time.monotonic()) if due else None)
+            return self._messages.get(timeout=max(0.0, min([*due, self._next_look]) - time.monotonic()))
         except queue.Empty:
             return None
 
     def _start(self, child: _Child) -> None:
         # A session of its own: Ctrl-C in the terminal reaches the supervisor alone, which stops in order.
+        child.started_at = time.monotonic()
         process = subprocess.Popen(child.spec.command, stdin=subprocess.PIPE, start_new_session=True)
         child.process, child.state = process, ChildState.RUNNING
         threading.Thread(target=self._wait_for, args=(process,), daemon=True).start()
@@ -172,6 +185,22 @@ class Supervisor:
         if due:
             self._watch_readiness()
 
+    def _look(self) -> None:
+        """Kill what is hung: its end is then like any other. A stopped process takes nothing but SIGKILL."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + LOOK_EVERY_S
+        awake_since = self._awake.look()
+        for child in self._children:
+            process, pulse = child.process, child.spec.pulse
+            if child.state is not ChildState.RUNNING or process is None or pulse is None:
+                continue
+            why = pulse.silence(process.pid, child.started_at, awake_since)
+            if why is not None and process.returncode is None:
+                self._say(f"{child.spec.name}: hung, {why}: killing it")
+                _kill_session(process)
+
     def _watch_readiness(self) -> None:
         self._watch += 1
         if self._is_ready is not None:
@@ -193,11 +222,17 @@ class Supervisor:
             process.wait(self._stop_timeout_s)
         except subprocess.TimeoutExpired:
             self._say(f"{child.spec.name}: did not stop within {self._stop_timeout_s:.0f} s: killed")
-            os.killpg(process.pid, signal.SIGKILL)
+            _kill_session(process)
             process.wait()
         else:
             self._say(f"{child.spec.name}: stopped")
         _close_pipe(process)
+
+
+def _kill_session(process: subprocess.Popen[bytes]) -> None:
+    """Of a child: it and what it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _close_pipe(process: subprocess.Popen[bytes]) -> None:

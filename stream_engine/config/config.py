@@ -12,6 +12,7 @@ from stream_engine.config.api import ApiSettings
 from stream_engine.config.board import BoardSettings
 from stream_engine.config.engine import EngineSettings
 from stream_engine.config.kafka import KafkaSettings
+from stream_engine.config.life import LifeSettings
 from stream_engine.config.risk import RiskSettings
 from stream_engine.config.rules import ConfigError, require
 from stream_engine.config.sources import build_section, read_environment, read_toml
@@ -28,6 +29,7 @@ class Config:
     board: BoardSettings = field(default_factory=BoardSettings)
     transport: TransportSettings = field(default_factory=TransportSettings)
     api: ApiSettings = field(default_factory=ApiSettings)
+    life: LifeSettings = field(default_factory=LifeSettings)
 
     def __post_init__(self) -> None:
         require(

@@ -45,12 +45,14 @@ class EngineService:
         api = ApiDesk(engine, self._consumers, self._events, self._server, started)
         self._handlers = handlers(self._consumers, self._partitions, self._standing, api)
 
-    def run(self, stop: threading.Event) -> None:
-        """Serve until ``stop`` is set. The board is marked dead at the end, so that readers refuse at once."""
+    def run(self, stop: threading.Event, beat: Callable[[], None] = lambda: None) -> None:
+        """Serve until ``stop`` is set; ``beat`` is told of each turn. The board is marked dead at the end, so that
+        readers refuse at once."""
         log.info("engine ready: model %s, boot %s", self.engine.builder.profile.name, self.engine.boot_id)
         idle = True
         try:
             while not stop.is_set():
+                beat()
                 idle = not self.turn(IDLE_WAIT_MS if idle else 0)
                 if idle:
                     self.engine.when_idle()

@@ -10,17 +10,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import httpx
 import pytest
 
+from query_api.server import WORKER
 from query_api.worker import claim_worker
 from stream_engine.board.reader import BoardReader
 from stream_engine.config.transport import TransportSettings
 from stream_engine.messages import Snapshot, SnapshotRequest
 from stream_engine.util.ports import free_port
+from stream_engine.util.pulse import PulseWatch
 from tests.support.api_service import TREND, Board, ScriptedEngine
 
 HEAVY = ("torch", "transformers", "tokenizers", "kafka", "polars", "safetensors")
@@ -66,12 +68,29 @@ class Process:
             "STREAM_ENGINE_BOARD_PATH": str(folder / "board"),
             "STREAM_ENGINE_TRANSPORT_ENGINE": f"ipc://{folder}/engine",
             "STREAM_ENGINE_TRANSPORT_EVENTS": f"ipc://{folder}/events",
+            "STREAM_ENGINE_LIFE_FOLDER": str(folder / "life"),
+            "STREAM_ENGINE_LIFE_HUNG_AFTER_S": "4",
         }
+        self._watch = PulseWatch(folder / "life", WORKER, 4.0, 600.0)
+        self._workers = workers
         program = folder / "serve.py"  # a file, because spawned workers import the main module again
         program.write_text(
-            "import logging\n"
+            "import logging, os\n"
+            "from query_api import server\n"
             "from query_api.server import run\n"
             "from stream_engine.config.config import Config\n"
+            "create_app = server.create_app\n"
+            "async def pid() -> int:\n"
+            "    return os.getpid()\n"
+            "async def spin(chosen: int) -> None:\n"
+            "    while chosen == os.getpid():\n"
+            "        pass\n"
+            "def and_more(*parts):\n"
+            "    app = create_app(*parts)\n"
+            "    app.add_api_route('/pid', pid)\n"
+            "    app.add_api_route('/spin/{chosen}', spin)\n"
+            "    return app\n"
+            "server.create_app = and_more\n"
             "if __name__ == '__main__':\n"
             "    logging.basicConfig(level=logging.INFO, format='%(message)s')\n"
             "    run(Config.load())\n"
@@ -90,6 +109,22 @@ class Process:
             except httpx.TransportError:
                 time.sleep(0.05)
         pytest.fail(f"the API did not come up: {self.stop(signal.SIGKILL)}")
+
+    def make_spin(self, pid: int) -> None:
+        """The request that does it has no answer; the other workers' have."""
+        with suppress(httpx.TimeoutException):
+            while httpx.get(f"{self.url}/spin/{pid}", timeout=2).status_code == 200:
+                pass
+
+    def await_workers(self, gone: set[int]) -> set[int]:
+        """The workers' process ids, once all give signs of life and none of ``gone`` is among them."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            found = {int(path.stem.partition("-")[2]) for path in self._watch.folder.glob(f"{WORKER}-*.life")}
+            if len(found) == self._workers and not found & gone and not self._watch.ailments():
+                return found
+            time.sleep(0.1)
+        pytest.fail(f"not {self._workers} workers: {found}; {self.stop(signal.SIGKILL)}")
 
     def stop(self, number: int) -> tuple[int, str]:
         """Exit status and log after the signal."""
@@ -144,6 +179,31 @@ def _fast_counts(api: Process) -> list[str]:
     """The counter as several scrapes, of whichever worker, show it."""
     texts = [httpx.get(f"{api.url}/metrics", timeout=30).text for _ in range(6)]
     return [line for text in texts for line in text.splitlines() if line.startswith("query_api_fast_path_total")]
+
+
+@pytest.mark.parametrize("how", ["stopped", "spinning"])
+def test_a_worker_that_hangs_is_replaced(folder, engine, board, how):
+    """A spinning one still has a thread that answers uvicorn."""
+    api = Process(folder, workers=2)
+    try:
+        api.wait_until_up()
+        first = api.await_workers(set())
+        hung = httpx.get(f"{api.url}/pid", timeout=5).json()
+        if how == "stopped":
+            os.kill(hung, signal.SIGSTOP)
+        else:
+            api.make_spin(hung)
+        second = api.await_workers({hung})
+        api.wait_until_up()
+        answers = [httpx.get(f"{api.url}/health/live", timeout=60).status_code for _ in range(10)]
+    finally:
+        status, log = api.stop(signal.SIGTERM)
+
+    assert answers == [200] * 10
+    assert hung in first - second
+    assert first & second == first - {hung}
+    assert status == 0, log
+    assert list((folder / "life").iterdir()) == []
 
 
 def test_an_address_in_use_is_said_and_is_an_error(folder):

@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,9 +23,11 @@ from stream_engine.client.options import Options
 from stream_engine.client.signals import exit_on_terminate, stop_signals
 from stream_engine.config.api import ApiSettings
 from stream_engine.config.config import Config
+from stream_engine.config.life import LifeSettings
 from stream_engine.config.rules import ConfigError
 from stream_engine.util.lockfile import Held, held
 from stream_engine.util.ownership import NotOurs
+from stream_engine.util.pulse import Pulse, PulseWatch
 
 if TYPE_CHECKING:
     from stream_engine.process.service import EngineService
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BROKER_WAIT_S = 10.0
+PARTS = ("engine", "consumer", "api")
+"""In the order of their start; they stop in the reverse one."""
 
 until_stdin_closes = click.option(
     "--until-stdin-closes",
@@ -43,13 +47,21 @@ until_stdin_closes = click.option(
 
 
 @click.group(invoke_without_command=True)
+@click.option(
+    "--only",
+    type=click.Choice(PARTS),
+    multiple=True,
+    help="Supervise this part alone, in a container of its own; may be given again.",
+)
 @until_stdin_closes
 @click.pass_context
-def serve(context: click.Context, until_stdin_closes: bool) -> None:
+def serve(context: click.Context, only: tuple[str, ...], until_stdin_closes: bool) -> None:
     """Run the service: engine, consumer and HTTP API.
 
-    Alone, `serve` runs all three, starts again what dies and stops them in order: for a laptop and for one node.
-    `serve engine`, `serve consumer` and `serve api` each run one in the foreground: for containers.
+    Alone, `serve` runs all three, starts again what dies or hangs, and stops them in order: for a laptop and for
+    one node. `serve --only engine` does so for one of them: for containers where nothing else replaces what hangs.
+    `serve engine`, `serve consumer` and `serve api` each run one in the foreground: for Kubernetes, whose liveness
+    probes (`stream-engine health live`) see what hangs.
 
     \b
     Examples:
@@ -57,25 +69,34 @@ def serve(context: click.Context, until_stdin_closes: bool) -> None:
       KAFKA_BOOTSTRAP_SERVERS=broker:9092 stream-engine serve
       STREAM_ENGINE_API_PORT=9000 stream-engine --config desk.toml serve
       stream-engine serve engine
+      stream-engine serve --only engine
 
     SIGINT and SIGTERM stop it cleanly, with status 0.
     """
     if context.invoked_subcommand is not None:
+        if only:
+            raise click.UsageError(
+                f"--only and `serve {context.invoked_subcommand}` are two ways to choose: take one"
+            )
         return
+    parts = [part for part in PARTS if part in only] or list(PARTS)
     options: Options = context.obj
     config = options.load()
     if until_stdin_closes:
         until_parent_ends()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     exit_on_terminate()
-    configured_model(config.engine)
-    _check_port(config.api)
-    _check_broker(config)
+    if "engine" in parts:
+        configured_model(config.engine)
+    if "api" in parts:
+        _check_port(config.api)
+    if "consumer" in parts:
+        _check_broker(config)
     url = api_url(config.api)
     supervisor = Supervisor(
-        [_child(options, name) for name in ("engine", "consumer", "api")],
+        [_child(options, name, config.life) for name in parts],
         say=click.echo,
-        is_ready=lambda: answers_ready(url),
+        is_ready=(lambda: answers_ready(url)) if "api" in parts else None,
         ready_line=f"ready: {url} (documentation: {url}/docs)",
     )
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -89,12 +110,12 @@ def serve(context: click.Context, until_stdin_closes: bool) -> None:
 def engine(options: Options, until_stdin_closes: bool) -> None:
     """The process that runs the model: sessions, steps, the ready board."""
 
-    def run(config: Config, stop: threading.Event) -> None:
+    def run(config: Config, stop: threading.Event, beat: Callable[[], None]) -> None:
         from stream_engine.messages.transport import require_our_sockets
 
         require_our_sockets(config.transport.engine, config.transport.events)  # before minutes of loading a model
         with _only_engine_of(config.board.path):
-            _engine(config).run(stop)
+            _engine(config).run(stop, beat)
 
     _foreground(options, "engine", until_stdin_closes, run)
 
@@ -105,14 +126,14 @@ def engine(options: Options, until_stdin_closes: bool) -> None:
 def consumer(options: Options, until_stdin_closes: bool) -> None:
     """The process that reads Kafka: validates records, hands them to the engine, commits offsets."""
 
-    def run(config: Config, stop: threading.Event) -> None:
+    def run(config: Config, stop: threading.Event, beat: Callable[[], None]) -> None:
         from consumers.kafka.client import BrokerUnreachable
         from consumers.kafka.offsets import OffsetResetRequired
         from consumers.kafka.producer import WriteRefused
         from consumers.process import run_consumer
 
         try:
-            run_consumer(config, stop)
+            run_consumer(config, stop, beat)
         except (BrokerUnreachable, WriteRefused) as error:
             raise Failure(str(error)) from error
         except OffsetResetRequired as error:
@@ -137,14 +158,17 @@ def api(options: Options, until_stdin_closes: bool) -> None:
 
     try:
         require_our_sockets(config.transport.engine, config.transport.events)
-        server.run(config)
+        with _pulse(config, "api") as pulse:
+            server.run(config, pulse.beat)
     except NotOurs as error:
         raise _not_ours(error) from error
 
 
-def _foreground(
-    options: Options, name: str, until_stdin_closes: bool, run: Callable[[Config, threading.Event], None]
-) -> None:
+Run = Callable[[Config, threading.Event, Callable[[], None]], None]
+"""Works until the event is set; calls the third with each turn of its loop."""
+
+
+def _foreground(options: Options, name: str, until_stdin_closes: bool, run: Run) -> None:
     config = options.load()
     options.log_as(name)
     stop = threading.Event()
@@ -152,11 +176,25 @@ def _foreground(
         if until_stdin_closes:
             until_parent_ends()
         try:
-            run(config, stop)
+            with _pulse(config, name) as pulse:
+                run(config, stop, pulse.beat)
         except ConfigError as error:
             raise wrong_setting(error) from error
         except NotOurs as error:
             raise _not_ours(error) from error
+
+
+@contextmanager
+def _pulse(config: Config, name: str) -> Iterator[Pulse]:
+    folder = config.life.folder
+    try:
+        pulse = Pulse(folder, name)
+    except NotOurs:
+        raise
+    except OSError as error:
+        raise Failure(f"life.folder = {str(folder)!r}: {error.strerror}", SETTINGS_WRONG) from error
+    with closing(pulse):
+        yield pulse
 
 
 def _not_ours(error: NotOurs) -> Failure:
@@ -184,9 +222,14 @@ def _engine(config: Config) -> EngineService:
         raise Failure(f"engine.model = {config.engine.model!r}: {reason}", SETTINGS_WRONG) from error
 
 
-def _child(options: Options, name: str) -> ChildSpec:
+def _child(options: Options, name: str, life: LifeSettings) -> ChildSpec:
     program = (sys.executable, "-m", "stream_engine.cli", *options.arguments())
-    return ChildSpec(name, (*program, "serve", name, "--until-stdin-closes"), frozenset({SETTINGS_WRONG}))
+    return ChildSpec(
+        name,
+        (*program, "serve", name, "--until-stdin-closes"),
+        frozenset({SETTINGS_WRONG}),
+        PulseWatch(life.folder, name, life.hung_after_s, life.start_s),
+    )
 
 
 @contextmanager

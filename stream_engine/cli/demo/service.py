@@ -53,6 +53,7 @@ class PrivateService:
             "STREAM_ENGINE_KAFKA_ANSWERS_TOPIC": f"{name}.answers",
             "STREAM_ENGINE_KAFKA_GROUP_ID": name,
             "STREAM_ENGINE_KAFKA_HEALTH_FILE": str(self.folder / "consumer.health"),
+            "STREAM_ENGINE_LIFE_FOLDER": str(self.folder),
             "STREAM_ENGINE_RISK_STATE_FILE": str(self.folder / "risk.json"),
             "STREAM_ENGINE_BOARD_PATH": str(self._board_folder / "ready.board"),
             "STREAM_ENGINE_TRANSPORT_ENGINE": f"ipc://{self.folder}/engine.sock",

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from stream_engine.cli.supervisor import ChildSpec, RestartPolicy, Supervisor
+from stream_engine.util.pulse import PulseWatch
 
 PATIENCE_S = 60.0
 QUICK = RestartPolicy(first_delay_s=0.02, longest_delay_s=0.1, limit=4, window_s=600.0)
@@ -180,6 +181,64 @@ def test_ready_is_told_once_for_each_time_it_becomes_so(running: Callable[..., R
 
     service.supervisor.stop()
     assert sum(line == "all ready" for line in service.end()) == 2
+
+
+BEATS = """
+import pathlib, sys, time
+from stream_engine.util.pulse import Pulse
+folder = pathlib.Path(sys.argv[1])
+pulse = Pulse(folder, "engine")
+first = not (folder / "once").exists()
+(folder / "once").touch()
+while True:
+    if not (first and (folder / "spin").exists()):
+        pulse.beat()
+    time.sleep(0.05)
+"""
+
+
+def beating(folder: Path, script: str = BEATS, start_s: float = 600.0) -> ChildSpec:
+    command = (sys.executable, "-c", script, str(folder))
+    return ChildSpec("engine", command, pulse=PulseWatch(folder, "engine", 2.0, start_s))
+
+
+@pytest.mark.parametrize("how", ["stopped", "spinning"])
+def test_a_child_that_hangs_is_killed_and_started_again(
+    running: Callable[..., Running], tmp_path: Path, how: str
+) -> None:
+    service = running(beating(tmp_path), child("api", SLEEPS))
+    engine, api = service.pid("engine"), service.pid("api")
+    until(lambda: beating(tmp_path).pulse.ailments() == [])  # type: ignore[union-attr]
+
+    if how == "stopped":
+        os.kill(engine, signal.SIGSTOP)
+    else:
+        (tmp_path / "spin").touch()
+
+    assert service.line("engine: hung").startswith("engine: hung, no sign of life for ")
+    assert service.line("engine: ended").startswith("engine: ended by SIGKILL: starting it again")
+    again = service.pid("engine")
+    until(lambda: beating(tmp_path).pulse.ailments() == [])  # type: ignore[union-attr]
+    assert not alive(engine)
+    assert alive(again)
+    assert alive(api)
+    service.supervisor.stop()
+    assert sum(line.startswith("engine: hung") for line in service.end()) == 1
+
+
+def test_a_child_that_never_begins_its_work_is_killed(running: Callable[..., Running], tmp_path: Path) -> None:
+    service = running(beating(tmp_path, SLEEPS, start_s=2.0))
+    first = service.pid("engine")
+    assert service.line("engine: hung").startswith("engine: hung, it has not begun its work within ")
+    assert service.pid("engine") != first
+
+
+def test_a_long_start_is_no_hang(running: Callable[..., Running], tmp_path: Path) -> None:
+    service = running(beating(tmp_path, "import sys, time; time.sleep(6)\n" + BEATS))
+    service.pid("engine")
+    until(lambda: beating(tmp_path).pulse.ailments() == [])  # type: ignore[union-attr]
+    service.supervisor.stop()
+    assert not any("hung" in line for line in service.end())
 
 
 CHILD = """
