@@ -7,7 +7,7 @@ import math
 import time
 from dataclasses import dataclass
 
-from stream_engine.answering.admission import Admission
+from stream_engine.answering.admission import WAKING, Admission
 from stream_engine.answering.full_path import FullPath
 from stream_engine.answering.local_board import LocalBoard, LocalReading
 from stream_engine.answering.promotion import PromotedQuestions
@@ -19,6 +19,9 @@ from stream_engine.messages import Answer, ErrorReply, Query
 from stream_engine.messages.counters import EngineCounters
 from stream_engine.session.session import Session
 from stream_engine.state.scheduler import QueryReply
+
+WAKE_WITHIN_S = 5.0
+"""A window is read in milliseconds, where there is a broker to read it from."""
 
 
 @dataclass(slots=True)
@@ -86,11 +89,17 @@ class QueryDesk:
         found = self._admission.look(asked.query, now_ms)
         if isinstance(found, Session):
             self._answer(asked, found, now_ms)
-        elif found.status == 422 or time.monotonic() >= asked.deadline:
+        elif found.status == 422 or time.monotonic() >= self._until(asked, found):
             self._counters.queries_refused_total += 1
             asked.reply(found)
         elif self._has_room(asked):
             self._waiting.append(asked)
+
+    @staticmethod
+    def _until(asked: _Asked, refusal: ErrorReply) -> float:
+        """How long it may wait for the reason of that refusal to pass. It wakes whether or not the
+        asker would wait for bounds."""
+        return max(asked.deadline, asked.since + WAKE_WITHIN_S) if refusal.kind == WAKING else asked.deadline
 
     def _has_room(self, asked: _Asked) -> bool:
         """Whether the query may wait here; where as many as may do already, it is refused."""

@@ -51,6 +51,9 @@ class EngineSettings:
     quiet_records: int = 20_000
     """A session whose last window in the compacted topic is this many records of its partition old gets a
     new one, so that it does not make a rebuild long."""
+    sleep_after_s: float = 0.0
+    """A session that nobody has fed or asked for so long sleeps: a row in the engine, its window in the windows
+    topic, until a record or a question wakes it. 0: none does."""
     credits: int = 4096
     """Records that may be in flight between a consumer and the engine."""
     max_queries: int = 256
@@ -69,5 +72,6 @@ class EngineSettings:
             MemorySize.parse(self.kv_memory)
         except ValueError as error:
             raise ConfigError(f"engine.kv_memory: {error}") from error
+        require(self.sleep_after_s >= 0, "engine.sleep_after_s", "zero or positive", self.sleep_after_s)
         for name in ("promotion_half_life_s", "stuck_after_s"):
             require(getattr(self, name) > 0, f"engine.{name}", "positive", getattr(self, name))

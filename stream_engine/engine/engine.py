@@ -31,9 +31,10 @@ from stream_engine.engine.plan import Plan, PlannedSession
 from stream_engine.engine.planner import Planner
 from stream_engine.engine.residence import Residence
 from stream_engine.engine.session_entries import SessionEntries
+from stream_engine.engine.sleeping import Sleeping
 from stream_engine.ingest.commit_records import begin_commit
-from stream_engine.ingest.ingest import Ingest
-from stream_engine.messages import Assign, Committed, ErrorReply, Event, Revoke, StandingPut, StandingQuery
+from stream_engine.ingest.ingest import Handover, Ingest
+from stream_engine.messages import Asleep, Assign, Committed, ErrorReply, Event, Revoke, StandingPut, StandingQuery
 from stream_engine.model.forward.runner import Runner, SegmentResult
 from stream_engine.model.forward.step import Segment
 from stream_engine.model.render.rendering import Builder
@@ -84,6 +85,9 @@ class Engine:
             state.counters,
             settings.quiet_records,
         )
+        self.sleeping = Sleeping(
+            settings.sleep_after_s, state.sessions, self.ingest.dormancy, state.scheduler, state.publication
+        )
         self.promoted = PromotedQuestions(
             settings, builder, state.publication, state.standing, state.scheduler, state.counters
         )
@@ -95,7 +99,7 @@ class Engine:
         )
         self._full_path = FullPath(builder, state.scheduler, state.gate, self.promoted, state.counters)
         self.queries = QueryDesk(
-            Admission(self.router, state.sessions, state.partitions, settings.max_queries),
+            Admission(self.router, state.sessions, state.partitions, self.sleeping, settings.max_queries),
             LocalBoard(state.sessions, state.partitions, state.publication, state.gate, builder.profile),
             self._full_path,
             self.promoted,
@@ -131,8 +135,7 @@ class Engine:
         handover = self.ingest.assign(message)
         if handover is None:
             return False
-        for session in handover.left:
-            self._close(session)
+        self._leave(handover)
         self.publication.applied(handover.partition)
         return True
 
@@ -140,9 +143,30 @@ class Engine:
         """Give a partition up: its sessions are no longer served from here."""
         handover = self.ingest.revoke(message)
         if handover is not None:
-            for session in handover.left:
-                self._close(session)
+            self._leave(handover)
             self.publication.dropped(handover.partition.source)
+
+    def _leave(self, handover: Handover) -> None:
+        for session in handover.left:
+            self._close(session)
+        for session_id in handover.asleep:
+            self.standing.forget_session(session_id)
+
+    def asleep(self, message: Asleep) -> None:
+        """Sessions sleep from now on, or did before: those that are here are let go of as objects. What was told
+        of them is kept."""
+        for session in self.ingest.asleep(message):
+            session.move_to(SessionState.DORMANT)
+            self._let_go(session)
+            self.ingest.let_go(session)
+            self.standing.rest(session.id)
+
+    def drop_sleeper(self, session_id: str) -> bool:
+        """Delete a session that sleeps; False where there is none of that id."""
+        found = self.ingest.sleeper_deleted(session_id)
+        if found:
+            self.standing.forget_session(session_id)
+        return found
 
     def drop_session(self, session: Session) -> None:
         """Remove a session; queries that wait for it are refused. A Kafka-fed one lives again with its next
@@ -151,6 +175,12 @@ class Engine:
         self.ingest.deleted(session)
 
     def _close(self, session: Session) -> None:
+        self._let_go(session)
+        self.standing.forget_session(session.id)
+
+    def _let_go(self, session: Session) -> None:
+        """Everything that is held for a session here; on the board it gives its slots back."""
+        self.sleeping.forget(session.id)
         self.sessions.remove(session)
         work = self.scheduler.drop_session(session.id)
         if work is not None:
@@ -159,7 +189,6 @@ class Engine:
             self._full_path.refuse(query, not_found(session.id))
         self.budget.release(session.id)
         self.publication.closed(session)
-        self.standing.forget_session(session.id)
         self.promoted.forget_session(session.id)
 
     # --- agentic sessions ----------------------------------------------------------------------------
@@ -183,7 +212,9 @@ class Engine:
         route = self.router.route(request.question, request.pattern)
         if route.question_class is None:
             return unsupported(self.router)
-        return self.registration.register(request, route.key, route.question_class.name)
+        query = self.registration.register(request, route.key, route.question_class.name)
+        self.ingest.dormancy.wake(query.session)  # by its id; a pattern wakes nobody
+        return query
 
     def unregister(self, query_id: str) -> bool:
         """False where there is no such query."""
@@ -209,6 +240,7 @@ class Engine:
         self.publication.heartbeat()
         self.queries.retry_waiting()
         self.promoted.look(self.sessions)
+        self.sleeping.look()
         if self.scheduler.in_background:
             self.verification.prune()
 
@@ -285,6 +317,7 @@ class Engine:
         check_integrity(
             self.sessions.values(), self.budget, self.scheduler, self.publication, self.entries, self.registration
         )
+        self.ingest.dormancy.check_integrity()
 
     def _finish(self, planned: PlannedSession, result: SegmentResult) -> None:
         """What the pass has computed becomes the session's."""
@@ -340,6 +373,7 @@ class Engine:
     def _commit(self, planned: PlannedSession, commit: CommitWork) -> None:
         """The live end moves, and with it every slot of the session (one write), then events, then batches."""
         session = planned.session
+        self.sleeping.touch(session)
         was_rebuilding = session.state is SessionState.REBUILDING
         if not self.state.partitions.serves(session.source):
             session.move_to(SessionState.REBUILDING)

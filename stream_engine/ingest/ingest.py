@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stream_engine.messages import Ack, Assign, Batch, Record, Refused, Rejected, Restore, Revoke, Window
+from stream_engine.ingest.dormancy import Dormancy
+from stream_engine.messages import Ack, Asleep, Assign, Batch, Record, Refused, Rejected, Restore, Revoke, Window
 from stream_engine.messages.counters import EngineCounters
 from stream_engine.session.session import Session, SessionState, Source
 from stream_engine.state.partitions import OpenBatch, Partition, PartitionState, PartitionTable
 from stream_engine.state.publication import Publication
-from stream_engine.state.scheduler import Scheduler
+from stream_engine.state.scheduler import Lane, Scheduler
 from stream_engine.state.session_table import SessionTable
 
 ACK_WINDOWS, ACK_BARS = 10_000, 100_000
@@ -19,10 +21,11 @@ ACK_WINDOWS, ACK_BARS = 10_000, 100_000
 @dataclass(frozen=True, slots=True)
 class Handover:
     """A partition that was taken or given up, and the sessions that were of its earlier life: they are no longer
-    served from here."""
+    served from here. ``asleep`` are the ids of those of them that slept."""
 
     partition: Partition
     left: tuple[Session, ...] = ()
+    asleep: tuple[str, ...] = ()
 
 
 class Ingest:
@@ -39,6 +42,7 @@ class Ingest:
         quiet_records: int,
     ) -> None:
         self.partitions = partitions
+        self.dormancy = Dormancy(sessions, partitions, counters)
         self._sessions = sessions
         self._scheduler = scheduler
         self._publication = publication
@@ -54,11 +58,12 @@ class Ingest:
             return None
         owned.gap_end = message.start if message.incomplete else None
         if before is not None and owned is not before:
-            return Handover(owned, tuple(self._sessions[name] for name in before.sessions))
+            return self._left(owned, before)
         if before is not None:
             for name in sorted(before.sessions):
                 session = self._sessions[name]
                 session.ask_window()
+                self.dormancy.stays(name)
                 before.floors.note(session)
                 # One that waits to go live after its replay does so without records.
                 self._scheduler.recall(name, keep=session.state is SessionState.REBUILDING)
@@ -69,16 +74,35 @@ class Ingest:
         owned = self.partitions.revoke(Source(message.topic, message.partition), message.generation)
         if owned is None:
             return None
-        return Handover(owned, tuple(self._sessions[name] for name in owned.sessions))
+        return self._left(owned, owned)
+
+    def _left(self, taken: Partition, before: Partition) -> Handover:
+        return Handover(taken, tuple(self._sessions[name] for name in before.sessions), tuple(before.dormant))
 
     def deleted(self, session: Session) -> None:
         """A session was removed that is fed from here: its window has to go from the compacted topic."""
+        owned = self.let_go(session)
+        if owned is not None and session.has_window:
+            owned.deleted.append(session.id)
+
+    def sleeper_deleted(self, session_id: str) -> bool:
+        """False where none of that id sleeps."""
+        owned = self.dormancy.forget(session_id)
+        if owned is not None:
+            owned.deleted.append(session_id)
+        return owned is not None
+
+    def let_go(self, session: Session) -> Partition | None:
+        """It is no longer here: its partition needs nothing for it. Returns that, where it is owned."""
         owned = self.partitions.get(session.source) if session.source is not None else None
         if owned is not None:
             owned.sessions.discard(session.id)
             owned.floors.forget(session.id)
-            if session.has_window:
-                owned.deleted.append(session.id)
+        return owned
+
+    def asleep(self, message: Asleep) -> Iterator[Session]:
+        """Yields the sessions that sleep from now on; whoever takes one lets go of it."""
+        return self.dormancy.asleep(message)
 
     def changed(self, session: Session) -> None:
         """Records were applied to it: its partition may need older ones now, or a window of it."""
@@ -88,19 +112,30 @@ class Ingest:
 
     def restore(self, message: Restore) -> None:
         """Sessions as their windows say; the records that follow come as a replay or live. A session that is
-        here already knows better."""
+        here already, or sleeps, knows better. One that is to wake does."""
         owned = self.partitions.get(Source(message.topic, message.partition))
         if owned is None or owned.generation != message.generation:
             return
         for window in message.windows:
             self._publication.heartbeat()  # hundreds of windows, or of records, take long on a slow machine
-            if window.session in self._sessions or not window.bars:
+            if window.session in owned.waking:
+                self._woken(owned, window)
+                continue
+            if window.session in self._sessions or window.session in owned.dormant or not window.bars:
                 continue
             session = self._open(window.session, owned)
             session.move_to(SessionState.REBUILDING)
             session.restore(window)
             if owned.state is PartitionState.LIVE:
                 self._scheduler.add_commit(session.id)
+
+    def _woken(self, owned: Partition, window: Window) -> None:
+        for record, batch in self.dormancy.woken(owned, window):
+            self._queue(owned, batch, record)
+        # It is without cells: what is ready of it is computed in idle time.
+        if (session := self._sessions.get(window.session)) is not None and session.serving:
+            for lane in (Lane.STANDING, Lane.LONE):
+                self._scheduler.add(lane, session.id)
 
     def take(self, batch: Batch) -> Refused | None:
         """Queue a batch's records; a replayed one only refills windows. Settle afterwards."""
@@ -132,6 +167,8 @@ class Ingest:
         return acks
 
     def _queue(self, owned: Partition, waiting: OpenBatch, record: Record) -> None:
+        if self.dormancy.hold(owned, record, waiting):
+            return
         live = record.offset >= owned.live_from
         rejected = owned.rejected.get(record.offset) if live else None
         if rejected is not None:
@@ -152,12 +189,13 @@ class Ingest:
             return
         if not record.bars:
             # Trades of a bar that is still open: the key is theirs from the first one on.
-            if session is None:
+            if session is None and record.key not in owned.dormant:
                 owned.claimed.add(record.key)
             waiting.applied += live
             return
-        if session is None and not live:
-            # What was applied before left a window. This key was deleted since, or belonged to another source.
+        if session is None and (not live or record.key in owned.dormant):
+            # What was applied before left a window. This key was deleted since, or belonged to another source, or
+            # sleeps as of a newer record.
             self._count_duplicate(waiting, live)
             return
         if session is None:
@@ -183,7 +221,8 @@ class Ingest:
         if session is not None:
             source = session.source
         else:
-            source = next((other.source for other in self.partitions.all() if key in other.claimed), owned.source)
+            claims = (other for other in self.partitions.all() if key in other.claimed or key in other.dormant)
+            source = next((other.source for other in claims), owned.source)
         if source is None:
             return "the API"
         return None if source == owned.source else f"{source.topic}/{source.partition}"

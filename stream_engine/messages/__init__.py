@@ -27,15 +27,19 @@ from stream_engine.messages.api import (
 from stream_engine.messages.consumer import (
     Ack,
     AnswerGone,
+    Asleep,
     Assign,
     Batch,
     ConsumerHello,
     ConsumerReport,
     Evaluations,
     EvaluationsWritten,
+    PutToSleep,
     Refused,
     Restore,
     Revoke,
+    Sleeper,
+    Wake,
     Welcome,
 )
 from stream_engine.messages.events import (
@@ -80,6 +84,7 @@ ToEngine = (
     | Assign
     | Revoke
     | Restore
+    | Asleep
     | Batch
     | EvaluationsWritten
     | RegistryHello
@@ -95,7 +100,7 @@ ToEngine = (
     | SnapshotRequest
     | StatusRequest
 )
-ToConsumer = Welcome | Ack | Evaluations | Refused
+ToConsumer = Welcome | Ack | Evaluations | Refused | PutToSleep | Wake
 ToRegistry = Welcome | StandingWrite | RegistryApplied
 ToApi = Answer | Sessions | StandingQueries | Done | ErrorReply | Snapshot | Status
 FromEngine = ToConsumer | ToRegistry | ToApi
@@ -105,6 +110,7 @@ __all__ = [
     "Answer",
     "AnswerChanged",
     "AnswerGone",
+    "Asleep",
     "Assign",
     "Bar",
     "Batch",
@@ -127,6 +133,7 @@ __all__ = [
     "PartitionStatus",
     "PathRequest",
     "PathTaken",
+    "PutToSleep",
     "Query",
     "Record",
     "RecordCounts",
@@ -142,6 +149,7 @@ __all__ = [
     "SessionInfo",
     "Sessions",
     "SessionsRequest",
+    "Sleeper",
     "Snapshot",
     "SnapshotRequest",
     "StandingApply",
@@ -157,6 +165,7 @@ __all__ = [
     "ToConsumer",
     "ToEngine",
     "ToRegistry",
+    "Wake",
     "Welcome",
     "Window",
     "WindowBar",

@@ -77,12 +77,32 @@ class Revoke(msgspec.Struct, frozen=True, tag=True):
 
 
 class Restore(msgspec.Struct, frozen=True, tag=True):
-    """Windows of a newly assigned partition; sent after ``Assign`` and before its first batch."""
+    """Windows of a newly assigned partition, sent after ``Assign`` and before its first batch; later those that
+    ``Wake`` asks for. One of these without bars is not in its topic any more, or cannot be read."""
 
     topic: Topic
     partition: PartitionNumber
     generation: Count
     windows: Annotated[tuple[Window, ...], Meta(max_length=MAX_ITEMS)]
+
+
+class Sleeper(msgspec.Struct, frozen=True, array_like=True):
+    """A session that sleeps as of record ``offset``: its window is the message ``at`` of the windows topic, in the
+    partition of the session's own number; -1 where that was not written."""
+
+    session: Id
+    offset: Offset
+    at: OffsetBefore
+
+
+class Asleep(msgspec.Struct, frozen=True, tag=True):
+    """Sessions whose windows are in their topic as those of sleepers: after ``Assign`` those that slept before,
+    later those of a ``PutToSleep`` once the broker has confirmed them."""
+
+    topic: Topic
+    partition: PartitionNumber
+    generation: Count
+    sleepers: Annotated[tuple[Sleeper, ...], Meta(max_length=MAX_ITEMS)]
 
 
 class Batch(msgspec.Struct, frozen=True, tag=True):
@@ -149,6 +169,26 @@ class Ack(msgspec.Struct, frozen=True, tag=True):
     applied: Count = 0
     duplicates: Count = 0
     late: Count = 0
+
+
+class PutToSleep(msgspec.Struct, frozen=True, tag=True):
+    """Write these windows, of sessions that nobody feeds or asks; answered by ``Asleep``."""
+
+    boot_id: Name
+    topic: Topic
+    partition: PartitionNumber
+    generation: Count
+    windows: Annotated[tuple[Window, ...], Meta(max_length=MAX_ITEMS)]
+
+
+class Wake(msgspec.Struct, frozen=True, tag=True):
+    """The windows of these sessions are needed; answered by ``Restore``."""
+
+    boot_id: Name
+    topic: Topic
+    partition: PartitionNumber
+    generation: Count
+    sleepers: Annotated[tuple[Sleeper, ...], Meta(max_length=MAX_ITEMS)]
 
 
 class AnswerGone(msgspec.Struct, frozen=True, tag=True):

@@ -53,4 +53,7 @@ class EngineCounters:
     swaps_unprepared_total: float = _counter(
         "Next regions that were not pre-filled, because the pool had no cells for a second slab"
     )
+    sessions_slept_total: float = _counter("Sessions let go of, because nobody fed or asked them")
+    sessions_woken_total: float = _counter("Sessions brought back from their windows by a record or a question")
+    sessions_not_woken_total: float = _counter("Sessions begun anew, because the window they slept on was lost")
     evictions_total: float = _counter("Sessions whose cells went to another session")

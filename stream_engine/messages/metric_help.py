@@ -21,6 +21,8 @@ ENGINE_COUNTERS = {
 
 ENGINE_GAUGES = {
     "sessions": "Sessions",
+    "sessions_dormant": "Sessions that sleep: nobody has fed or asked them for engine.sleep_after_s",
+    "sessions_waking": "Sessions that sleep and have been asked for, until their windows are read",
     "sessions_resident": "Sessions with resident cells",
     "sessions_fit": "Sessions that have room in engine.kv_memory",
     "cells_used": "Cells in use: one is a token's keys and values over all layers",

@@ -74,7 +74,8 @@ class Window(msgspec.Struct, frozen=True):
     """A session's region as it stood after record ``offset``: with the records that follow, it reproduces the
     token log exactly. Kept in a compacted topic, so that a rebuild need not read the log from the region's
     first bar. Without bars it is a deletion. ``still_open``: the newest bar is open, and the others and the units
-    (None where there are no others) are those from before it came."""
+    (None where there are no others) are those from before it came. ``asleep``: the session sleeps as of it, and
+    goes on to after a restart."""
 
     session: Id
     offset: OffsetBefore
@@ -83,6 +84,7 @@ class Window(msgspec.Struct, frozen=True):
     units: WindowUnits | None
     bars: Annotated[tuple[WindowBar, ...], Meta(max_length=MAX_BARS)]
     still_open: bool = False
+    asleep: bool = False
 
     def __post_init__(self) -> None:
         closed = len(self.bars) - self.still_open

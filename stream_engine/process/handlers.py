@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stream_engine.messages import (
+    Asleep,
     Assign,
     Batch,
     Check,
@@ -44,6 +45,7 @@ def handlers(
         ConsumerReport: consumers.report,
         Assign: partitions.assign,
         Restore: partitions.restore,
+        Asleep: partitions.asleep,
         Batch: partitions.take,
         Revoke: partitions.revoke,
         EvaluationsWritten: standing.written,

@@ -15,6 +15,7 @@ import msgspec
 
 from stream_engine.config.kafka import KafkaSettings
 from stream_engine.messages import (
+    Asleep,
     Assign,
     Batch,
     ConsumerHello,
@@ -33,7 +34,7 @@ GENERATION_AHEAD_US = 3_600_000_000
 """Generations are of a consumer's clock: one of an hour ahead would fence out all others until then."""
 MAX_CONSUMERS = 1_000
 
-OfPartition = Assign | Revoke | Restore | Batch | EvaluationsWritten
+OfPartition = Assign | Revoke | Restore | Asleep | Batch | EvaluationsWritten
 OfRegistry = RegistryHello | RegistrySnapshot | StandingApply
 
 
@@ -48,7 +49,7 @@ class Refusal:
 class PartitionHead(msgspec.Struct, frozen=True):
     """The part of a consumer's message that says what it is about, read where the whole of it cannot be."""
 
-    type: Literal["Assign", "Restore", "Batch"]
+    type: Literal["Assign", "Restore", "Asleep", "Batch"]
     topic: Topic
     partition: PartitionNumber
     generation: Count

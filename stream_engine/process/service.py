@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from stream_engine.config.config import Config
 from stream_engine.engine.engine import Engine
-from stream_engine.messages import AnswerChanged, Assign, Batch, ErrorReply, Event, Restore, ToEngine
+from stream_engine.messages import AnswerChanged, Asleep, Assign, Batch, ErrorReply, Event, Restore, ToEngine
 from stream_engine.messages.transport import EngineServer, Peer
 from stream_engine.process.build import build_engine, build_standing_desk
 from stream_engine.process.desks.api_desk import ApiDesk
@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 IDLE_WAIT_MS = 20
 """Longest wait for a message when idle: the heartbeat's rhythm, far below any lease."""
 MAX_MESSAGES = 256
+ROWS_A_WINDOW = 20
+"""Rows of sleepers that are entered in the time of one window."""
 MAX_WEIGHT = 512
 """What is taken in between two steps: as many messages, or as many bars and windows as fill some 0.1 s."""
 
@@ -91,6 +93,8 @@ class EngineService:
         self._standing.expire()
         for ack in self.engine.ingest.settle():
             self._partitions.tell_owner(ack)
+        for message in self.engine.ingest.dormancy.messages():
+            self._partitions.tell_owner(message)
 
     def _publish(self, event: Event) -> None:
         self._events.publish(self.engine.boot_id, event)
@@ -106,7 +110,7 @@ class EngineService:
         refused = refusal(message, self._kafka, sizes, self._consumers.known, peer.identity)
         if refused is not None:
             self._server.skipped.note(refused.reason, f"{type(message).__name__}: {refused.detail}")
-            if isinstance(message, Assign | Restore | Batch):
+            if isinstance(message, Assign | Restore | Asleep | Batch):
                 self._partitions.refuse(peer, message, refused.detail)
             return
         try:
@@ -134,4 +138,6 @@ def _weight(message: ToEngine) -> int:
     """Bars or windows to apply, which take about as long each."""
     if isinstance(message, Batch):
         return sum(len(record.bars) for record in message.records)
+    if isinstance(message, Asleep):
+        return len(message.sleepers) // ROWS_A_WINDOW
     return len(message.windows) if isinstance(message, Restore) else 0

@@ -28,6 +28,30 @@ def session_info(engine: Engine, session: Session) -> Sessions:
     return Sessions((_info(engine, session),))
 
 
+def sleeper_info(engine: Engine, session_id: str) -> Sessions | None:
+    """What is known of a session that sleeps; None where none of that id does."""
+    owned = engine.ingest.partitions.sleeping(session_id)
+    if owned is None:
+        return None
+    version, source = owned.dormant[session_id].version, owned.source
+    info = SessionInfo(
+        id=session_id,
+        state=SessionState.DORMANT.value,
+        data_version=version,
+        tokens=0,
+        kv_tokens=0,
+        bars=0,
+        last_event_time=None,
+        offsets={f"{source.topic}/{source.partition}": version - 1},
+        ready=False,
+        ready_token=None,
+        ready_gap=None,
+        standing_queries=len(engine.standing.matching(session_id)),
+        swaps=0,
+    )
+    return Sessions((info,))
+
+
 def status(
     engine: Engine,
     started: float,
@@ -106,6 +130,8 @@ def _gauges(engine: Engine) -> dict[str, float]:
     budget = engine.budget
     return {
         "sessions": len(engine.sessions),
+        "sessions_dormant": engine.ingest.dormancy.count,
+        "sessions_waking": engine.ingest.dormancy.waking,
         "sessions_resident": budget.resident_count,
         "sessions_fit": budget.shape.sessions,
         "cells_used": budget.cells_used,

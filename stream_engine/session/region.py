@@ -78,6 +78,11 @@ class Region:
         """The next bar makes a swap."""
         return len(self.bars) >= self._capacity
 
+    @property
+    def still_open(self) -> bool:
+        """The newest bar may come again with other values."""
+        return self._closed is not None
+
     def tokens(self) -> list[int]:
         """Anchor and bars, in order."""
         flat = list(self._anchor)

@@ -27,6 +27,8 @@ class SessionState(Enum):
     """Windows are refilled from the log after a restart; nothing is answered yet."""
     EVICTED = "EVICTED"
     """Tokens only: the cells went to another session, and come back on demand. What is ready stays so."""
+    DORMANT = "DORMANT"
+    """No object stays, one row: the window lies in its topic, and comes back with a record or a question."""
 
 
 _SERVING = {SessionState.WARMING_UP, SessionState.LIVE, SessionState.FULL}
@@ -34,10 +36,12 @@ _TRANSITIONS: dict[SessionState, set[SessionState]] = {
     SessionState.EMPTY: {*_SERVING, SessionState.REBUILDING, SessionState.EVICTED},
     SessionState.REBUILDING: {*_SERVING, SessionState.EVICTED},
     # An out-of-range bar starts a shorter region, so a serving session may go back to an earlier state.
-    SessionState.WARMING_UP: {*_SERVING, SessionState.EVICTED},
-    SessionState.LIVE: {*_SERVING, SessionState.EVICTED},
-    SessionState.FULL: {*_SERVING, SessionState.EVICTED},
-    SessionState.EVICTED: {*_SERVING, SessionState.EVICTED},
+    SessionState.WARMING_UP: {*_SERVING, SessionState.EVICTED, SessionState.DORMANT},
+    SessionState.LIVE: {*_SERVING, SessionState.EVICTED, SessionState.DORMANT},
+    SessionState.FULL: {*_SERVING, SessionState.EVICTED, SessionState.DORMANT},
+    SessionState.EVICTED: {*_SERVING, SessionState.EVICTED, SessionState.DORMANT},
+    # It wakes without cells; while its partition is replayed, to be refilled further.
+    SessionState.DORMANT: {SessionState.EVICTED, SessionState.REBUILDING},
 }
 
 
@@ -185,6 +189,22 @@ class Session:
     def window_message(self) -> Window:
         """The region for the compacted topic; from now on a rebuild starts behind it."""
         self.floor, self.has_window, self.window_due = None, True, False
+        return self.stored_window()
+
+    @property
+    def may_sleep(self) -> bool:
+        """Its window brings all of it back: it is fed by a partition, nothing of it is owed, open or missing, and
+        it holds no turns."""
+        return (
+            self.source is not None
+            and self.serving
+            and bool(len(self.region))
+            and not (self.turns or self.owed or self.awaiting_tool or self.incomplete)
+            and not self.region.still_open
+        )
+
+    def stored_window(self, asleep: bool = False) -> Window:
+        """The region as a restart needs it."""
         stored, units, still_open = self.region.stored()
         bars = tuple(
             WindowBar(stored_bar.bar, stored_bar.offset, stored_bar.timestamp_ms) for stored_bar in stored
@@ -197,6 +217,7 @@ class Session:
             units=units,
             bars=bars,
             still_open=still_open,
+            asleep=asleep,
         )
 
     def restore(self, window: Window) -> None:

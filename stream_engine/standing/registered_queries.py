@@ -94,6 +94,10 @@ class RegisteredQueries:
         for query in self._asked_of.pop(session, ()):
             self._drop(session, query)
 
+    def rest(self, session: str) -> None:
+        """It sleeps: what was told of it is kept, and nothing else."""
+        self._entries.pop(session, None)
+
     def restore(self, told: Iterable[AnswerChanged]) -> None:
         """What earlier lives of the engine, and other engines, have answered last."""
         self._told.replace(told)

@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from stream_engine.messages import Ack, Assign, Batch, Refused, Rejected, Window
+from stream_engine.messages import Ack, Assign, Batch, Record, Refused, Rejected, Window
 from stream_engine.session.session import Source
+from stream_engine.state.dormant import DormantSessions
 from stream_engine.state.floors import Floors
 
 MAX_REMEMBERED = 10_000
@@ -45,7 +46,8 @@ class Partition:
     partition, ``floors`` what a rebuild of them needs, ``deleted`` those whose window has to go from the compacted
     topic. ``rejected`` are rejections by
     offset: a consumer may die before their dead letters are written, and its successor needs them again.
-    ``claimed`` are keys of which only trades of an open bar have come."""
+    ``claimed`` are keys of which only trades of an open bar have come. ``dormant`` are the sessions that sleep;
+    ``waking`` those of them whose window has been asked for, with the records that wait for it."""
 
     source: Source
     generation: int
@@ -59,6 +61,8 @@ class Partition:
     floors: Floors = field(default_factory=Floors)
     deleted: list[str] = field(default_factory=list)
     claimed: set[str] = field(default_factory=set)
+    dormant: DormantSessions = field(default_factory=DormantSessions)
+    waking: dict[str, list[tuple[Record, OpenBatch]]] = field(default_factory=dict)
     rejected: dict[int, Rejected] = field(default_factory=dict)
     records: int = 0
     gap_end: int | None = None
@@ -95,7 +99,7 @@ class PartitionTable:
     """Owned partitions by source."""
 
     def __init__(self, boot_id: str) -> None:
-        self._boot_id = boot_id
+        self.boot_id = boot_id
         self._partitions: dict[Source, Partition] = {}
         self.sizes: dict[str, int] = {}
         """Partitions that each topic has, as its consumers say."""
@@ -137,6 +141,7 @@ class PartitionTable:
             for batch in owned.open:
                 owned.remember(batch.rejected)
             owned.open.clear()
+            owned.waking.clear()  # the records come again, questions ask again
             for offset in [offset for offset in owned.rejected if offset < message.live_from]:
                 del owned.rejected[offset]
             return owned
@@ -199,7 +204,7 @@ class PartitionTable:
         """What the consumer is told: with the ``windows`` that are due, and the oldest offset that is needed for a
         rebuild once they are written (``floor`` is the lowest of the sessions')."""
         return Ack(
-            boot_id=self._boot_id,
+            boot_id=self.boot_id,
             topic=owned.source.topic,
             partition=owned.source.partition,
             generation=owned.generation,
@@ -212,6 +217,10 @@ class PartitionTable:
             late=settled.late,
         )
 
+    def sleeping(self, session: str) -> Partition | None:
+        """The partition that feeds the session, where that sleeps."""
+        return next((owned for owned in self._partitions.values() if session in owned.dormant), None)
+
     def serves(self, source: Source | None) -> bool:
         """Whether the partition of a session has come as far as an earlier life may have answered from."""
         owned = self._partitions.get(source) if source is not None else None
@@ -219,7 +228,7 @@ class PartitionTable:
 
     def _refuse(self, batch: Batch, expected: int | None, reason: str) -> Refused:
         return Refused(
-            boot_id=self._boot_id,
+            boot_id=self.boot_id,
             topic=batch.topic,
             partition=batch.partition,
             generation=batch.generation,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from stream_engine.model.render.rendering import Builder
-from stream_engine.session.session import Session, Source
+from stream_engine.session.session import Session, SessionState, Source
 
 
 class SessionTable(Mapping[str, Session]):
@@ -18,7 +18,14 @@ class SessionTable(Mapping[str, Session]):
     def open(self, session_id: str, source: Source | None = None, gap_end: int | None = None) -> Session:
         """A new session; without a ``source`` it is pushed by a client. Its log begins at ``gap_end`` where
         records before that had aged out."""
-        session = self._sessions[session_id] = Session(session_id, self.builder, source, gap_end=gap_end)
+        return self._enter(Session(session_id, self.builder, source, gap_end=gap_end))
+
+    def wake(self, session_id: str, source: Source, gap_end: int | None) -> Session:
+        """A session of which only a row was left; its window is to follow."""
+        return self._enter(Session(session_id, self.builder, source, SessionState.DORMANT, gap_end=gap_end))
+
+    def _enter(self, session: Session) -> Session:
+        self._sessions[session.id] = session
         return session
 
     def remove(self, session: Session) -> None:

@@ -18,7 +18,7 @@ from stream_engine.messages import (
 from stream_engine.messages.transport import EngineServer, Peer
 from stream_engine.process.desks.consumer_desk import ConsumerDesk
 from stream_engine.process.event_feed import EventFeed
-from stream_engine.process.status import session_info, session_infos, status
+from stream_engine.process.status import session_info, session_infos, sleeper_info, status
 
 
 class ApiDesk:
@@ -47,15 +47,18 @@ class ApiDesk:
         if message.session is None:
             return session_infos(self._engine)
         session = self._engine.sessions.get(message.session)
-        return session_info(self._engine, session) if session is not None else not_found(message.session)
+        if session is not None:
+            return session_info(self._engine, session)
+        return sleeper_info(self._engine, message.session) or not_found(message.session)
 
     def delete_session(self, peer: Peer, message: SessionDelete) -> None:
         session = self._engine.sessions.get(message.session)
-        if session is None:
+        if session is None and not self._engine.drop_sleeper(message.session):
             self._server.send(peer, not_found(message.session))
             return
-        self._engine.drop_session(session)
-        again = "the session lives again with its next record" if session.source else ""
+        if session is not None:
+            self._engine.drop_session(session)
+        again = "the session lives again with its next record" if session is None or session.source else ""
         self._server.send(peer, Done(again))
 
     def snapshot(self, peer: Peer, message: SnapshotRequest) -> None:

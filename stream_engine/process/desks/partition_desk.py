@@ -5,7 +5,18 @@ from __future__ import annotations
 import logging
 
 from stream_engine.engine.engine import Engine
-from stream_engine.messages import Ack, Assign, Batch, Evaluations, Refused, Restore, Revoke
+from stream_engine.messages import (
+    Ack,
+    Asleep,
+    Assign,
+    Batch,
+    Evaluations,
+    PutToSleep,
+    Refused,
+    Restore,
+    Revoke,
+    Wake,
+)
 from stream_engine.messages.bounds import MAX_TEXT
 from stream_engine.messages.transport import EngineServer, Peer
 from stream_engine.process.desks.standing_desk import StandingDesk
@@ -43,6 +54,9 @@ class PartitionDesk:
     def restore(self, peer: Peer, message: Restore) -> None:
         self._ingest.restore(message)
         log.info("%d windows restored of %s/%d", len(message.windows), message.topic, message.partition)
+
+    def asleep(self, peer: Peer, message: Asleep) -> None:
+        self._engine.asleep(message)
 
     def take(self, peer: Peer, message: Batch) -> None:
         refused = self._ingest.take(message)
@@ -86,7 +100,7 @@ class PartitionDesk:
         )
         self._server.send(peer.unsolicited(), refused)
 
-    def tell_owner(self, message: Ack | Evaluations) -> None:
+    def tell_owner(self, message: Ack | Evaluations | PutToSleep | Wake) -> None:
         """To the consumer that the partition was assigned by."""
         owner = self._owners.get(Source(message.topic, message.partition))
         if owner is not None:
