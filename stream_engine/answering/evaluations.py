@@ -32,11 +32,14 @@ class StandingEvaluation:
         self._emit = emit
 
     def decoded(self, session: Session, entries: Iterable[Entry]) -> None:
-        """Decision points are ready: the standing queries among them are evaluated."""
-        questions = {entry.key for entry in entries if entry.kind is EntryKind.STANDING}
-        if not questions:
+        """Decision points are ready: the standing queries among them are evaluated. What a pattern asks of every
+        session makes none more used than the others."""
+        asked = [entry for entry in entries if entry.kind is EntryKind.STANDING]
+        if not asked:
             return
-        self._budget.touch(session.id)
+        if any(entry.demands_cells for entry in asked):
+            self._budget.touch(session.id)
+        questions = {entry.key for entry in asked}
         for query in self._standing.matching(session.id):
             if query.question in questions:
                 self.evaluate(query, session)

@@ -55,6 +55,10 @@ class FullPath:
             )
         )
 
+    def hasten(self, session: str) -> None:
+        """A query cannot be answered on the session's present state: if a commit of it waits, that is the next."""
+        self._scheduler.hasten(session)
+
     def take_expired(self, now: float) -> list[QueryWork]:
         """Queries for which nobody waits any more."""
         return self._scheduler.take_expired(now)

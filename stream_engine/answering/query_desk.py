@@ -89,7 +89,9 @@ class QueryDesk:
         found = self._admission.look(asked.query, now_ms)
         if isinstance(found, Session):
             self._answer(asked, found, now_ms)
-        elif found.status == 422 or time.monotonic() >= self._until(asked, found):
+            return
+        self._full_path.hasten(asked.query.session)
+        if found.status == 422 or time.monotonic() >= self._until(asked, found):
             self._counters.queries_refused_total += 1
             asked.reply(found)
         elif self._has_room(asked):

@@ -24,13 +24,22 @@ class EntryKind(Enum):
 @dataclass(frozen=True, slots=True)
 class Entry:
     """``every_commit`` marks a standing query that asked to be evaluated at each commit: it is never left out
-    of a step in favour of something else. ``class_name`` is the class of the answers expected there."""
+    of a step in favour of something else. ``of_pattern`` marks one that only patterns ask. ``class_name`` is the
+    class of the answers expected there."""
 
     key: str
     kind: EntryKind
     tokens: tuple[int, ...]
     class_name: str | None
     every_commit: bool = False
+    of_pattern: bool = False
+
+    @property
+    def demands_cells(self) -> bool:
+        """As a question does: a session without cells gets those of the least recently used one. A pattern over a
+        whole market would take everybody's; its sessions are evaluated on the workbench when there is time, unless
+        it asked for every commit."""
+        return self.kind is EntryKind.STANDING and (self.every_commit or not self.of_pattern)
 
 
 def entry_key(question: str) -> str:
@@ -43,7 +52,9 @@ def generic_entry(builder: Builder) -> Entry:
     return Entry(GENERIC_KEY, EntryKind.GENERIC, builder.generic_entry, builder.profile.generic_class.name)
 
 
-def standing_entry(builder: Builder, question: str, class_name: str | None, every_commit: bool) -> Entry:
+def standing_entry(
+    builder: Builder, question: str, class_name: str | None, every_commit: bool, *, of_pattern: bool = False
+) -> Entry:
     """A registered question with its close and header."""
     return Entry(
         key=entry_key(question),
@@ -51,6 +62,7 @@ def standing_entry(builder: Builder, question: str, class_name: str | None, ever
         tokens=builder.query_entry(question),
         class_name=class_name,
         every_commit=every_commit,
+        of_pattern=of_pattern,
     )
 
 

@@ -350,6 +350,7 @@ class Engine:
         elif planned.base is not None and reached:
             if session.state is SessionState.EVICTED:
                 session.move_to(session.settled_state())
+                self.scheduler.add(Lane.STANDING, session.id)  # the workbench is for those without cells
                 self.scheduler.add(Lane.LONE, session.id)
             self._ready_later(planned)
         for query, logits in zip(planned.queries, result.branches[len(planned.riders) :], strict=True):

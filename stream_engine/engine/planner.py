@@ -6,6 +6,7 @@ happens where the state lives (``cells.py``, ``engine.py``, ``ingest/commit_reco
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 
 from stream_engine.config.engine import EngineSettings
@@ -18,6 +19,10 @@ from stream_engine.model.forward.step import Branch
 from stream_engine.session.cell_budget import CellBudget
 from stream_engine.session.session import Session, SessionState
 from stream_engine.state.scheduler import CheckWork, CommitWork, Lane, QueryWork, Scheduler, Selection
+
+PLANNING_S = 0.02
+"""CPU time in which the commits of one step are begun; the next step begins others. A commit without tokens takes
+none of the step's room, and a question waits for all of them."""
 
 
 class Planner:
@@ -48,8 +53,9 @@ class Planner:
         commits = selection.commits
         if not plan.sessions:
             commits = self._scheduler.next_commits()  # queries wait for the cells of commits in progress
+        until = time.thread_time() + PLANNING_S
         for session_id in commits:
-            if plan.room <= 0:
+            if plan.room <= 0 or (plan.sessions and time.thread_time() > until):
                 break
             if session_id not in plan.sessions:
                 yield from self._plan_commit(plan, self._sessions[session_id])
@@ -73,9 +79,12 @@ class Planner:
             return  # an answer of several tokens is being decoded on the present version
         commit = self._scheduler.commits[session.id]
         entries = self._entries.of(session)
-        wanted = any(entry.kind is EntryKind.STANDING for entry in entries)
-        residence = self._residence.find(plan, session, wanted)
-        if residence is None and any(entry.every_commit for entry in entries):
+        # A session that goes live after its replay has no news, and whole partitions of them do so at once.
+        news = session.state is not SessionState.REBUILDING or bool(commit.records or commit.taken)
+        residence = self._residence.find(
+            plan, session, wanted=news and any(entry.demands_cells for entry in entries)
+        )
+        if residence is None and news and any(entry.every_commit for entry in entries):
             return  # all cells are at work: a later step evaluates what asked for every commit
         if not commit.started:
             owed = [entry for entry in entries if entry.key in session.owed]
@@ -133,12 +142,14 @@ class Planner:
             if entry.key not in session.ready and (entry.kind is EntryKind.STANDING) is not lone
         ]
         evicted = session.state is SessionState.EVICTED or (session_id in plan.evicted and session.serving)
-        residence: tuple[int, Claim | None] | None
+        residence: tuple[int, Claim | None] | None = None
+        demanded = any(entry.demands_cells for entry in due)
         if due and not lone and evicted:
-            # A standing query is a demand, as a question is.
-            residence = self._residence.find(plan, session, wanted=True)
-            if residence is None:
-                return
+            residence = self._residence.find(plan, session, wanted=demanded)
+        if residence is not None:
+            pass
+        elif demanded and evicted:
+            return
         elif base is None or not session.current or not due:
             plan.finished.append((lane, session_id))
             if due and base is None:
@@ -207,11 +218,14 @@ class Planner:
         return plan.add(PlannedSession(session, bench.base, resident, bench=bench, append=append))
 
     def _plan_refill(self, plan: Plan, session_id: str) -> None:
-        """What is due of a session without cells, in cells that are nobody's. A standing query is a demand and
-        gets cells for it; an envelope is worth its cells only."""
+        """What is due of a session without cells, in cells that are nobody's. What demands cells gets them
+        elsewhere; an envelope is worth its cells only."""
         session = self._sessions[session_id]
-        elsewhere = (EntryKind.STANDING, EntryKind.ENVELOPE)
-        due = [e for e in self._entries.of(session) if e.key not in session.ready and e.kind not in elsewhere]
+        due = [
+            entry
+            for entry in self._entries.of(session)
+            if entry.key not in session.ready and not entry.demands_cells and entry.kind is not EntryKind.ENVELOPE
+        ]
         if not due or session.state is not SessionState.EVICTED:
             plan.finished.append((Lane.REFILL, session_id))
             return

@@ -77,10 +77,14 @@ class RegisteredQueries:
         if at != stands:
             by_question: dict[str, Entry] = {}
             for query in self.matching(session):
-                every = query.on == "commit" or (
-                    query.question in by_question and by_question[query.question].every_commit
+                before = by_question.get(query.question)
+                by_question[query.question] = standing_entry(
+                    self._builder,
+                    query.question,
+                    query.class_,
+                    every_commit=query.on == "commit" or (before is not None and before.every_commit),
+                    of_pattern=query.session != session and (before is None or before.of_pattern),
                 )
-                by_question[query.question] = standing_entry(self._builder, query.question, query.class_, every)
             known = tuple(by_question.values())
             self._entries[session] = stands, known
         return known

@@ -136,6 +136,7 @@ class Scheduler:
         self._queries: deque[QueryWork] = deque()
         self._commits: OrderedDict[str, CommitWork] = OrderedDict()
         self._begun: dict[str, None] = {}
+        self._hastened: dict[str, None] = {}
         self._lanes: dict[Lane, OrderedDict[str, float]] = {lane: OrderedDict() for lane in Lane}
         self._checks: deque[CheckWork] = deque()
         self.commits: Mapping[str, CommitWork] = MappingProxyType(self._commits)
@@ -185,23 +186,35 @@ class Scheduler:
     def commit_begun(self, work: CommitWork) -> None:
         """It holds cells until it is complete: every step thinks of it."""
         self._begun[work.session] = None
+        self._hastened.pop(work.session, None)
 
     def at_work(self) -> set[str]:
         """Sessions of which a commit is in progress, or an answer: they need their cells."""
         return self._begun.keys() | {work.query.session for work in self._queries if work.generated}
 
+    def hasten(self, session: str) -> None:
+        """Somebody asks: its commit is the next one that is begun."""
+        if session in self._commits and session not in self._begun:
+            self._hastened[session] = None
+
     def next_commits(self) -> tuple[str, ...]:
-        """Sessions whose commit may be of the next step: those in progress, then those that wait the longest."""
-        behind = itertools.islice(self._commits, CANDIDATES + len(self._begun))
-        waiting = itertools.islice((name for name in behind if name not in self._begun), CANDIDATES)
-        return (*self._begun, *waiting)
+        """Sessions whose commit may be of the next step: those in progress, then those that were asked for, then
+        those that wait the longest."""
+        known = len(self._begun) + len(self._hastened)
+        behind = itertools.islice(self._commits, CANDIDATES + known)
+        waiting = (name for name in behind if name not in self._begun and name not in self._hastened)
+        return (*self._begun, *itertools.islice(itertools.chain(self._hastened, waiting), CANDIDATES))
 
     def commit_done(self, work: CommitWork) -> None:
         """A commit is complete; records that came meanwhile queue as a new one."""
-        del self._commits[work.session]
-        self._begun.pop(work.session, None)
+        self._take_off(work.session)
         if work.records:
             self._commits[work.session] = CommitWork(work.session, self._clock(), work.records)
+
+    def _take_off(self, session: str) -> CommitWork | None:
+        self._begun.pop(session, None)
+        self._hastened.pop(session, None)
+        return self._commits.pop(session, None)
 
     def recall(self, session: str, *, keep: bool) -> None:
         """The session's records that wait unapplied are no longer to be; a commit that has not begun goes with
@@ -210,7 +223,7 @@ class Scheduler:
         if work is not None:
             work.records.clear()
             if not (work.started or keep):
-                del self._commits[session]
+                self._take_off(session)
 
     # --- background ----------------------------------------------------------------------------------
 
@@ -255,8 +268,7 @@ class Scheduler:
         """Forget all background work and commits of a session; returns the commit that waited."""
         for lane in self._lanes.values():
             lane.pop(session, None)
-        self._begun.pop(session, None)
-        return self._commits.pop(session, None)
+        return self._take_off(session)
 
     def select(self) -> Selection | None:
         """Candidates for the next step, None when there is no work. Nothing is taken off a queue here."""

@@ -6,7 +6,7 @@ import pytest
 
 from stream_engine.messages import Check, Query, Record
 from stream_engine.state.partitions import OpenBatch
-from stream_engine.state.scheduler import CheckWork, Lane, QueryWork, Scheduler
+from stream_engine.state.scheduler import CANDIDATES, CheckWork, Lane, QueryWork, Scheduler
 from tests.support.clock import Clock
 
 
@@ -199,3 +199,28 @@ def test_a_check_that_goes_on_is_the_next_one(scheduler: Scheduler) -> None:
         scheduler.add_check(check)
     scheduler.continue_check(checks[1], 7)
     assert [(check.check.token_hash, check.generated) for check in scheduler.checks] == [(1, (7,)), (0, ())]
+
+
+def test_a_commit_that_is_asked_for_comes_behind_those_in_progress_and_before_all_others(
+    scheduler: Scheduler,
+) -> None:
+    for name in "ABCD":
+        scheduler.add_commit(name)
+    scheduler.commit_begun(scheduler.commits["B"])
+    for name in "DBE":
+        scheduler.hasten(name)
+    assert scheduler.next_commits() == ("B", "D", "A", "C"), "E has none, and B was begun before"
+    scheduler.commit_done(scheduler.commits["D"])
+    assert scheduler.next_commits() == ("B", "A", "C")
+    scheduler.add_commit("D")
+    assert scheduler.next_commits() == ("B", "A", "C", "D"), "it was asked for once"
+    scheduler.hasten("C")
+    scheduler.recall("C", keep=False)
+    assert scheduler.next_commits() == ("B", "A", "D")
+
+
+def test_no_step_chooses_among_more_than_so_many(scheduler: Scheduler) -> None:
+    for number in range(3 * CANDIDATES):
+        scheduler.add_commit(f"S{number}")
+        scheduler.hasten(f"S{number}")
+    assert len(scheduler.next_commits()) == CANDIDATES
