@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -18,13 +19,17 @@ from stream_engine.state.publication import Publication
 from stream_engine.state.scheduler import Lane, Scheduler
 
 LOOKS_A_HALF_LIFE = 8
+SLICE = 64
+"""Sessions whose questions are looked at between two steps."""
 
 
 @dataclass(slots=True)
 class _Questions:
-    """Of one session. ``reads`` is the count of a promoted slot's reads that the heat holds already."""
+    """Of one session. ``reads`` is the count of a promoted slot's reads that the heat holds already; ``seen`` when
+    they were counted last."""
 
     heat: QuestionHeat
+    seen: float
     entries: dict[str, Entry] = field(default_factory=dict)
     reads: dict[str, int] = field(default_factory=dict)
 
@@ -49,13 +54,9 @@ class PromotedQuestions:
         self._counters = counters
         self._half_life_s = settings.promotion_half_life_s
         self._places = 0 if settings.preposition == "off" else settings.promoted_questions
-        self._sessions: dict[str, _Questions] = {}
-        self._next_look = time.monotonic()
-
-    @property
-    def count(self) -> int:
+        self._sessions: OrderedDict[str, _Questions] = OrderedDict()  # the one looked at longest ago first
+        self.count = 0
         """Questions promoted at the moment, over all sessions."""
-        return sum(len(heat.entries) for heat in self._sessions.values())
 
     def entries(self, session: str) -> tuple[Entry, ...]:
         """The session's promoted questions as decision points."""
@@ -74,13 +75,16 @@ class PromotedQuestions:
             return False
         known = self._sessions.get(session.id)
         if known is None:
-            known = self._sessions[session.id] = _Questions(QuestionHeat(self._places, self._half_life_s))
+            known = self._sessions[session.id] = _Questions(
+                QuestionHeat(self._places, self._half_life_s), time.monotonic()
+            )
         self._count_reads(known, session)  # else the asked one would overtake one that is read more
         change = known.heat.asked(key, time.monotonic())
         self._demote(known, session, change)
         for promoted in change.promoted:
             tokens = self._builder.query_entry(promoted)
             known.entries[promoted] = Entry(promoted, EntryKind.PROMOTED, tokens, class_name)
+            self.count += 1
             self._counters.questions_promoted_total += 1
         return bool(change.promoted)
 
@@ -99,12 +103,14 @@ class PromotedQuestions:
             self._publication.added(session, known.entries, [key])
 
     def look(self, sessions: Mapping[str, Session]) -> None:
-        """Now and then: count what was read, let the others cool."""
+        """Now and then, a slice at a time: count what was read, let the others cool."""
         now = time.monotonic()
-        if now < self._next_look:
-            return
-        self._next_look = now + self._half_life_s / LOOKS_A_HALF_LIFE
-        for session_id, known in list(self._sessions.items()):
+        for _ in range(SLICE):
+            session_id, known = next(iter(self._sessions.items()), (None, None))
+            if session_id is None or known is None or now < known.seen + self._half_life_s / LOOKS_A_HALF_LIFE:
+                return
+            known.seen = now
+            self._sessions.move_to_end(session_id)
             self._count_reads(known, sessions[session_id])
             self._demote(known, sessions[session_id], known.heat.cool(now))
             if known.heat.empty:
@@ -117,11 +123,17 @@ class PromotedQuestions:
             standing = self._standing.keys(session)
             known.heat.discard(standing)
             for key in known.entries.keys() & standing:
-                del known.entries[key]
-                known.reads.pop(key, None)
+                self._remove(known, key)
 
     def forget_session(self, session: str) -> None:
-        self._sessions.pop(session, None)
+        known = self._sessions.pop(session, None)
+        if known is not None:
+            self.count -= len(known.entries)
+
+    def _remove(self, known: _Questions, key: str) -> None:
+        del known.entries[key]
+        known.reads.pop(key, None)
+        self.count -= 1
 
     def _count_reads(self, known: _Questions, session: Session) -> None:
         for key in known.entries:
@@ -134,8 +146,7 @@ class PromotedQuestions:
 
     def _demote(self, known: _Questions, session: Session, change: HeatChange) -> None:
         for key in change.demoted:
-            del known.entries[key]
-            known.reads.pop(key, None)
+            self._remove(known, key)
             session.forget(key)
             self._publication.removed(session, key)
             self._counters.questions_demoted_total += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stream_engine.answering.evaluations import StandingEvaluation
@@ -14,6 +14,7 @@ from stream_engine.standing.covering import WILD, covers
 from stream_engine.standing.registered_queries import RegisteredQueries
 from stream_engine.state.publication import Publication
 from stream_engine.state.scheduler import Lane, Scheduler
+from stream_engine.state.session_table import SessionTable
 
 SLICE = 64
 """Sessions that a pattern is held against between two steps: some 0.3 ms. What more there are waits for later
@@ -29,13 +30,21 @@ class _Round:
     count: int
 
 
+@dataclass(slots=True)
+class _Leaving:
+    """A query that is gone, and the sessions that have still to give back what they have of it."""
+
+    query: StandingQuery
+    sessions: set[str]
+
+
 class Registration:
     """Registers standing queries, and has them evaluated. ``looked`` counts the sessions that were looked at for
     that so far."""
 
     def __init__(
         self,
-        sessions: Mapping[str, Session],
+        sessions: SessionTable,
         standing: RegisteredQueries,
         scheduler: Scheduler,
         publication: Publication,
@@ -49,13 +58,13 @@ class Registration:
         self._promoted = promoted
         self._evaluations = evaluations
         self._rounds: deque[_Round] = deque()
-        self._leaving: dict[tuple[str, str], None] = {}
+        self._leaving: deque[_Leaving] = deque()
         self.looked = 0
 
     @property
     def waiting(self) -> int:
         """Sessions that patterns have still to be held against, and slots of deleted queries to be given back."""
-        return sum(round_.count for round_ in self._rounds) + len(self._leaving)
+        return sum(round_.count for round_ in self._rounds) + sum(len(gone.sessions) for gone in self._leaving)
 
     def left(self, query_id: str) -> int:
         """Sessions that were there when the query came, and that it was not held against yet."""
@@ -63,7 +72,7 @@ class Registration:
 
     def is_leaving(self, session: str, question: str) -> bool:
         """Whether nobody asks the question any more, and its slot is given back soon."""
-        return (session, question) in self._leaving
+        return any(gone.query.question == question and session in gone.sessions for gone in self._leaving)
 
     def register(self, request: StandingPut, question: str, class_name: str) -> StandingQuery:
         """Register a query that asks ``question`` of a class; sessions it covers are evaluated next, at their
@@ -72,8 +81,10 @@ class Registration:
         if previous is not None and (previous.session, previous.question) != (request.pattern, question):
             self.unregister(previous.id)
         query = self._standing.put(request, class_name)
+        if query == previous:
+            return query  # a registry says all of them again, each time that it begins
         if WILD in query.session:
-            self._rounds.append(_Round(query, iter(tuple(self._sessions)), len(self._sessions)))
+            self._rounds.append(_Round(query, self._sessions.names(), len(self._sessions)))
             self.go_on()
         elif (session := self._sessions.get(query.session)) is not None:
             self._begin(query, session)
@@ -84,9 +95,7 @@ class Registration:
         query = self._standing.get(query_id)
         if query is None:
             return False
-        for name in self._standing.evaluated_of(query_id):
-            self._leaving[name, query.question] = None
-        self._standing.delete(query_id)
+        self._leaving.append(_Leaving(query, self._standing.delete(query_id)))
         self.go_on()
         return True
 
@@ -94,9 +103,11 @@ class Registration:
         """The next slice of what waits; False where nothing did."""
         room = SLICE
         while room and self._leaving:
-            left, question = next(iter(self._leaving))
-            del self._leaving[left, question]
-            self._leave(left, question)
+            gone = self._leaving[0]
+            if not gone.sessions:
+                self._leaving.popleft()
+                continue
+            self._leave(gone.sessions.pop(), gone.query)
             room -= 1
         while room and self._rounds:
             first = self._rounds[0]
@@ -104,9 +115,9 @@ class Registration:
             if name is None or self._standing.get(first.query.id) != first.query:
                 self._rounds.popleft()
                 continue
-            first.count -= 1
             room -= 1
             if (session := self._sessions.get(name)) is not None:
+                first.count = max(0, first.count - 1)
                 self._begin(first.query, session)
         return room < SLICE
 
@@ -122,8 +133,10 @@ class Registration:
         elif session.current or session.state is SessionState.EVICTED:
             self._scheduler.add(Lane.STANDING, session.id)
 
-    def _leave(self, name: str, question: str) -> None:
+    def _leave(self, name: str, query: StandingQuery) -> None:
         self.looked += 1
+        self._standing.unlink(name, query.id)
+        question = query.question
         session = self._sessions.get(name)
         if session is not None and question not in self._standing.keys(name):
             session.forget(question)

@@ -47,6 +47,10 @@ class AnswerBook:
         with self._lock:
             return tuple(self._newest.get(query, {}).values())
 
+    def queries(self) -> tuple[str, ...]:
+        with self._lock:
+            return tuple(self._newest)
+
     def note(self, answer: AnswerChanged) -> bool:
         """Enter an answer that supersedes the last one; False where it does not."""
         with self._lock:

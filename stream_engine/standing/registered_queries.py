@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from stream_engine.decision.entry import Entry, entry_key, standing_entry
 from stream_engine.messages import AnswerChanged, StandingPut, StandingQuery
@@ -61,10 +61,11 @@ class RegisteredQueries:
     def all(self) -> tuple[StandingQuery, ...]:
         return tuple(self._queries.values())
 
-    def delete(self, query_id: str) -> bool:
-        found = query_id in self._queries
+    def delete(self, query_id: str) -> set[str]:
+        """Returns the sessions that the query was evaluated for: who takes one of them ``unlink``s it."""
+        asked = self._asked.get(query_id, set())
         self._forget(query_id)
-        return found
+        return asked
 
     def matching(self, session: str) -> tuple[StandingQuery, ...]:
         """Queries whose session or pattern (``*``, ``EUR*``) covers ``session``."""
@@ -144,19 +145,25 @@ class RegisteredQueries:
         same_source = (told.topic, told.partition) == (here.topic, here.partition)
         return told if same_source and told.session_version > here.session_version else here
 
-    def told(self, query: str | None = None) -> tuple[AnswerChanged, ...]:
-        """What was answered last, here or in earlier lives of the engine; optionally of one query."""
-        told = self._told.all() if query is None else self._told.of_query(query)
-        known = {(answer.session, answer.query): answer for answer in (*told, *self.answers(None, query))}
-        return tuple(known.values())
+    def told(self, query: str) -> Iterator[AnswerChanged]:
+        """What was answered last to one query, here or in earlier lives of the engine: as it stands now, whatever
+        becomes of the query while that is looked through."""
+        here = self._answers.get(query, {})
+        before = self._told.of_query(query)
+        return itertools.chain(tuple(here.values()), (told for told in before if told.session not in here))
+
+    def told_queries(self) -> tuple[str, ...]:
+        """Ids of queries that were answered, here or in earlier lives of the engine, and of some that are gone."""
+        return tuple({**dict.fromkeys(self._told.queries()), **dict.fromkeys(self._answers)})
 
     def answered(self, session: str, query: str) -> bool:
         """Whether the query was evaluated for the session at least once."""
         return session in self._answers.get(query, {})
 
-    def evaluated_of(self, query: str) -> tuple[str, ...]:
-        """The sessions that the query was evaluated for."""
-        return tuple(self._asked.get(query, ()))
+    def unlink(self, session: str, query: str) -> None:
+        """The session's part of a query that is gone."""
+        if session not in self._asked.get(query, ()):  # else one of that id has come since
+            _unlink(self._asked_of, session, query)
 
     def answers(self, session: str | None, query: str | None) -> tuple[AnswerChanged, ...]:
         """The newest evaluation of each query and session, optionally of one."""
@@ -178,8 +185,8 @@ class RegisteredQueries:
             self._covering.remove(query)
             self._entries.pop(query.session, None)
         self._told.forget_query(query_id)
-        for session in self.evaluated_of(query_id):
-            self._drop(session, query_id)
+        self._asked.pop(query_id, None)
+        self._answers.pop(query_id, None)
 
     def _drop(self, session: str, query: str) -> None:
         """The evaluation of one query for one session is forgotten, on both sides of the index."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 
 from stream_engine.model.render.rendering import Builder
 from stream_engine.session.session import Session, SessionState, Source
+
+SPARE = 64
+"""Names of sessions that are gone, that are kept before they are cleared away."""
 
 
 class SessionTable(Mapping[str, Session]):
@@ -14,6 +18,7 @@ class SessionTable(Mapping[str, Session]):
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
         self._sessions: dict[str, Session] = {}
+        self._order: list[str] = []
 
     def open(self, session_id: str, source: Source | None = None, gap_end: int | None = None) -> Session:
         """A new session; without a ``source`` it is pushed by a client. Its log begins at ``gap_end`` where
@@ -26,7 +31,15 @@ class SessionTable(Mapping[str, Session]):
 
     def _enter(self, session: Session) -> Session:
         self._sessions[session.id] = session
+        self._order.append(session.id)
+        if len(self._order) > 2 * len(self._sessions) + SPARE:
+            self._order = list(self._sessions)
         return session
+
+    def names(self) -> Iterator[str]:
+        """The sessions that are here now, and some that are not any more. Nothing is copied, and whoever goes
+        through them may do so bit by bit: what comes and goes meanwhile does not disturb it."""
+        return itertools.islice(self._order, len(self._order))
 
     def remove(self, session: Session) -> None:
         del self._sessions[session.id]

@@ -8,7 +8,7 @@ the answers topic by way of the owners of the partitions that they rest on.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -38,10 +38,10 @@ from stream_engine.messages import (
 )
 from stream_engine.messages.transport import Peer
 from stream_engine.process.desks.answer_outbox import AnswerOutbox
+from stream_engine.process.desks.orphans import Orphans
 from stream_engine.process.desks.standing_desk import Send, listed, no_query
 from stream_engine.session.session import Source
 from stream_engine.standing.answer_book import KEY_SEPARATOR
-from stream_engine.standing.covering import covers
 
 REGISTRY_LOST_S = 5.0
 """A registry greets every second: one that was not heard of for so long is away."""
@@ -62,6 +62,7 @@ class TopicStandingDesk:
         self._send = send
         self._clock = clock
         self._outbox = AnswerOutbox()
+        self._orphans = Orphans(engine.standing)
         self._heard: dict[Peer, float] = {}
         self._pending: dict[str, _Pending] = {}
         self._parts: tuple[Peer | None, list[RegistrySnapshot]] = None, []
@@ -195,9 +196,9 @@ class TopicStandingDesk:
         return self._enter(record)
 
     def _enter(self, record: StandingApply) -> tuple[Rejected, ...]:
-        told = self._engine.standing.told(record.id)
         reply: FromEngine
         refused: tuple[Rejected, ...] = ()
+        self._orphans.suspect(record.id)
         if record.query is None:
             self._engine.unregister(record.id)
             reply = Done()
@@ -209,8 +210,6 @@ class TopicStandingDesk:
                 self._engine.unregister(record.id)  # the newest record of an id counts, whatever it says
                 refused = (Rejected(record.offset, query.code or query.kind, query.message),)
                 reply = query
-        for gone in self._orphans(told):
-            self._withdraw(gone)
         pending = self._pending.pop(record.token, None) if record.token else None
         if pending is not None:
             self._send(pending.peer, reply)
@@ -220,9 +219,7 @@ class TopicStandingDesk:
 
     def assigned(self, source: Source) -> None:
         self._outbox.again(source)
-        for gone in self._orphans(self._engine.standing.told()):
-            if _source(gone) == source:
-                self._outbox.add(gone)
+        self._orphans.suspect_all()
 
     def given_up(self, source: Source) -> None:
         self._outbox.drop(source)
@@ -237,6 +234,10 @@ class TopicStandingDesk:
         self._outbox.add(answer)
 
     def evaluations(self) -> Iterator[Evaluations]:
+        for gone in self._orphans.take():
+            # Only those of partitions that are owned here: the others have an engine of their own.
+            if self._engine.ingest.partitions.get(_source(gone)) is not None:
+                self._outbox.add(gone)
         for source, number, answers in self._outbox.take():
             owned = self._engine.ingest.partitions.get(source)
             if owned is not None:
@@ -247,26 +248,6 @@ class TopicStandingDesk:
                     generation=owned.generation,
                     number=number,
                     answers=answers,
-                )
-
-    def _withdraw(self, gone: AnswerGone) -> None:
-        """Only answers of partitions that are owned here: the others have an engine of their own."""
-        if self._engine.ingest.partitions.get(_source(gone)) is not None:
-            self._outbox.add(gone)
-
-    def _orphans(self, answers: Iterable[AnswerChanged]) -> Iterator[AnswerGone]:
-        """Those of the answers, in the answers topic, that no query asks for any more."""
-        for answer in answers:
-            query = self._engine.standing.get(answer.query)
-            if query is not None and covers(query.session, answer.session):
-                continue
-            if answer.topic is not None and answer.partition is not None and answer.offset is not None:
-                yield AnswerGone(
-                    session=answer.session,
-                    query=answer.query,
-                    topic=answer.topic,
-                    partition=answer.partition,
-                    offset=answer.offset,
                 )
 
 

@@ -227,3 +227,25 @@ def test_a_deleted_session_starts_cold(
     bench.engine.step()
     commit(bench, [make_record("A", 40)])
     assert bench.ask("A", MOMENTUM).path != "fast"
+
+
+def test_questions_cool_a_slice_of_the_sessions_at_a_time(start: Callable[..., Any], clock: Clock) -> None:
+    bench = start()
+    promoted, sessions = bench.engine.promoted, bench.engine.sessions
+    count = 2 * promoted_module.SLICE + 3
+    for number in range(count):
+        session = sessions.open(f"S{number}")
+        asked = [promoted.asked(session, MOMENTUM, "momentum") for _ in range(3)]
+        assert asked == [False, False, True]
+    assert promoted.count == count
+    promoted.look(sessions)
+    assert promoted.count == count, "nothing has had the time to cool"
+    clock.now += 300.0
+    left = []
+    while promoted.count:
+        promoted.look(sessions)
+        left.append(promoted.count)
+    assert left == [promoted_module.SLICE + 3, 3, 0]
+    promoted.asked(session, MOMENTUM, "momentum")
+    promoted.forget_session(session.id)
+    promoted.look(sessions)

@@ -57,7 +57,8 @@ def test_ids_are_chosen_around_taken_ones(registered: RegisteredQueries) -> None
     registered.put(StandingPut("*", TREND, id="sq-1"), "trend")
     assert registered.put(StandingPut("*", TREND), "trend").id == "sq-2"
     assert registered.put(StandingPut("*", TREND), "trend").id == "sq-3"
-    assert registered.delete("sq-2")
+    registered.delete("sq-2")
+    assert registered.get("sq-2") is None
     assert registered.put(StandingPut("*", TREND), "trend").id == "sq-4"  # never an id that someone may still hold
 
 
@@ -79,9 +80,10 @@ def test_entries_follow_every_change(registered: RegisteredQueries) -> None:
     registered.put(StandingPut("B", TREND, id="q"), "trend")
     assert registered.entries("A") == ()
     assert [entry.key for entry in registered.entries("B")] == [TREND]
-    registered.delete(query.id)
+    registered.evaluated(evaluation("B", "q", "up"), "change")
+    assert registered.delete(query.id) == {"B"}
     assert registered.entries("B") == ()
-    assert not registered.delete(query.id)
+    assert registered.delete(query.id) == set()
 
 
 def test_changes_are_told_from_repetitions(registered: RegisteredQueries) -> None:
@@ -129,5 +131,25 @@ def test_nothing_is_kept_of_deleted_sessions_and_queries(registered: RegisteredQ
     assert registered.answers(None, None) == ()
     assert registered._entries == {}
     registered.evaluated(evaluation("A", "q", "up"), "change")
-    registered.delete("q")
-    assert registered.answers(None, None) == ()
+    (session,) = registered.delete("q")
+    assert registered.answers(None, None) == registered.answers("A", None) == registered.answers("A", "q") == ()
+    assert not registered.answered("A", "q")
+    registered.unlink(session, "q")
+    assert registered._asked_of == registered._asked == registered._answers == {}
+
+
+def test_a_query_of_the_same_id_that_comes_before_the_last_one_is_cleared_away_keeps_its_own(
+    registered: RegisteredQueries,
+) -> None:
+    registered.put(StandingPut("*", TREND, id="q"), "trend")
+    registered.evaluated(evaluation("A", "q", "up"), "change")
+    registered.evaluated(evaluation("B", "q", "up"), "change")
+    left = registered.delete("q")
+    registered.put(StandingPut("A", TREND, id="q"), "trend")
+    registered.evaluated(evaluation("A", "q", "down"), "change")
+    for session in sorted(left):
+        registered.unlink(session, "q")
+    assert [answer.answer for answer in registered.answers("A", None)] == ["down"]
+    assert registered.answers("B", None) == ()
+    registered.forget_session("A")
+    assert registered._asked_of == registered._asked == registered._answers == {}

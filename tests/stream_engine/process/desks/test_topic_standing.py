@@ -213,6 +213,7 @@ def test_answers_that_nothing_asks_for_any_more_are_withdrawn(bench: Bench) -> N
 def test_answers_of_partitions_that_are_owned_elsewhere_are_not_withdrawn_here(bench: Bench) -> None:
     bench.snapshot(put(0, "q"), answers=(told("AAPL", "q"),))
     bench.desk.apply(REGISTRY, put(1, "q", "EUR*"))
+    assert bench.handed_out() == []
     bench.own(0)
     assert bench.handed_out() == []
 
