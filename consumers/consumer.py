@@ -19,6 +19,7 @@ from consumers.kafka.source import AssignmentChange, KafkaSource, SourceEvent, S
 from consumers.metrics import ConsumerMetrics
 from consumers.registry.topic_registry import TopicRegistry
 from consumers.reports import Reports
+from consumers.sleepers import SleeperDesk
 from consumers.starts import Starts
 from consumers.stream import PartitionStream, StreamState
 from consumers.wire.parts import MESSAGE_BARS, split
@@ -33,7 +34,9 @@ from stream_engine.messages import (
     Evaluations,
     EvaluationsWritten,
     FromEngine,
+    PutToSleep,
     Refused,
+    Wake,
     Welcome,
 )
 from stream_engine.messages.transport import EngineLink
@@ -84,6 +87,9 @@ class Consumer:
         self._starts = Starts(
             config, source, writers.windows, lambda message: self._link.send(message), self.metrics.skipped
         )
+        self._sleepers = SleeperDesk(
+            config.kafka, writers.windows, lambda message: self._link.send(message), self.metrics.skipped
+        )
         self._next_commit = 0.0
         self._commit_deadline: float | None = None
         self._next_proof = 0.0
@@ -112,6 +118,7 @@ class Consumer:
         self._keep_engine(now)
         self._on_confirmations()
         if self._watch.presence is Presence.WELCOMED:
+            self._sleepers.wake(self._streams)
             self._begin(now)
         budget = self._budget()
         streaming = {p for p, s in self._streams.items() if s.state is StreamState.STREAMING}
@@ -152,7 +159,7 @@ class Consumer:
                 log.info("welcomed by engine %s with %d credits", message.boot_id, message.credits)
                 self._restart_all(now)
                 self._reports.hasten(now)  # it is to know how many partitions there are before it has the first
-        elif isinstance(message, Ack | Refused | Evaluations):
+        elif isinstance(message, Ack | Refused | Evaluations | PutToSleep | Wake):
             if self._watch.heard(message.boot_id, now):
                 log.warning("a new engine answers (boot %s)", message.boot_id)
                 self._restart_all(now)
@@ -168,6 +175,9 @@ class Consumer:
                 log.warning("%s refused by the engine: %s: starting it again", stream.partition, message.reason)
                 self._next_proof = 0.0  # another member may have it
                 stream.reset(now)
+                return
+            if isinstance(message, PutToSleep | Wake):
+                self._sleepers.take(stream, message)
                 return
             if isinstance(message, Evaluations):
                 assert stream.settled is not None
@@ -297,8 +307,11 @@ class Consumer:
 
     def _on_confirmations(self) -> None:
         confirmed = [confirmation for spool in self._writers.spools for confirmation in spool.confirmed()]
-        for topic, partition, generation, offset, number in confirmed:
+        self._sleepers.confirmed(self._streams, confirmed)
+        for topic, partition, generation, offset, number, sleeper, _ in confirmed:
             stream = self._streams.get(SourcePartition(topic, partition))
+            if sleeper:
+                continue  # no record's offset waits for it
             if stream is not None and stream.generation == generation and stream.settled is not None:
                 stream.settled.release(offset)
                 if number:
@@ -367,6 +380,7 @@ class Consumer:
         close_all(
             log,
             self._reports.close,
+            self._sleepers.close,
             lambda: self._source.close(CLOSE_WAIT_S),
             *(partial(spool.close, CLOSE_WAIT_S) for spool in self._writers.spools),
             self._link.close,

@@ -13,12 +13,14 @@ from consumers.stream import PartitionStream
 from consumers.wire.open_bars import TradeBars
 from consumers.writers.windows import StoredWindows, WindowLoad, WindowWriter, in_parts
 from stream_engine.config.config import Config
-from stream_engine.messages import Restore, ToEngine
+from stream_engine.messages import Asleep, Restore, ToEngine
 from stream_engine.util.skipped import Skipped
 
 log = logging.getLogger(__name__)
 
 LOOKUP_RETRY_S = 1.0
+MESSAGE_SLEEPERS = 10_000
+"""Of one message, some 0.3 MB."""
 MAX_LOADS = 4
 """Partitions whose windows are read at the same time."""
 
@@ -113,9 +115,15 @@ class Starts:
         self._send(stream.begin(plan, self._generation, bars))
         for part in in_parts(stored.windows):
             self._send(Restore(*stream.partition, self._generation, part))
+        for first in range(0, len(stored.sleepers), MESSAGE_SLEEPERS):
+            sleepers = stored.sleepers[first : first + MESSAGE_SLEEPERS]
+            self._send(Asleep(*stream.partition, self._generation, sleepers))
+        # What is committed was acknowledged, if in an earlier life: windows that tell of that only need not wait.
+        self._windows.acknowledged(stream.partition, plan.live_from - 1)
         log.info(
-            "%s starts at %d with %d windows, live from %d, generation %d",
-            *(stream.partition, plan.start, len(stored.windows), plan.live_from, self._generation),
+            "%s starts at %d with %d windows and %d sleepers, live from %d, generation %d",
+            *(stream.partition, plan.start, len(stored.windows), len(stored.sleepers)),
+            *(plan.live_from, self._generation),
         )
         return True
 

@@ -37,13 +37,16 @@ MAX_PENDING = 1_000
 
 class Confirmation(NamedTuple):
     """What was written because of this record is in its topic. ``number`` is that of the ``Evaluations`` whose
-    last answer this was; 0 for anything else."""
+    last answer this was; 0 for anything else. ``session`` is the one that sleeps on the window that was written:
+    its message is number ``at`` of the topic, -1 where another one, or a deletion, stands in its place."""
 
     topic: str
     partition: int
     generation: int
     offset: int
     number: int = 0
+    session: str = ""
+    at: int = -1
 
 
 class Order(Enum):
@@ -117,6 +120,10 @@ class Rules(ABC, Generic[Content]):
         """Whether it may be written by now."""
         return True
 
+    def stands(self, content: Content) -> bool:
+        """Whether it is what was to be written, and not what takes its place."""
+        return True
+
     def dropped(self, content: Content) -> None:
         """It is not written, because its partition has another owner. The newest is told first."""
 
@@ -168,7 +175,7 @@ class Spool(Generic[Content]):
             if write.settled:
                 self._remove(write)
                 self.written += write.content is not None
-                done += write.tickets
+                done += [t._replace(at=self._place(write)) if t.session else t for t in write.tickets]
             elif self._rules.order is Order.EVERY:
                 break
         return done
@@ -184,6 +191,11 @@ class Spool(Generic[Content]):
 
     def close(self, timeout_s: float) -> None:
         self._producer.close(timeout_s)
+
+    def _place(self, write: Write[Content]) -> int:
+        """The number of the message in its topic; -1 where that is not what was to be written."""
+        stands = write.content is not None and self._rules.stands(write.content)
+        return int(write.future.value.offset) if stands else -1
 
     def _remove(self, write: Write[Content]) -> None:
         del self._writes[write]

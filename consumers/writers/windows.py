@@ -28,7 +28,7 @@ from consumers.wire.parts import MESSAGE_BARS, split
 from consumers.writers.dead_letter import DeadLetterWriter
 from consumers.writers.spool import DELIVERY_TIMEOUT_MS, Confirmation, Order, Rules, Spool, Write
 from stream_engine.config.kafka import KafkaSettings
-from stream_engine.messages import Window
+from stream_engine.messages import Sleeper, Window
 from stream_engine.messages.bounds import MAX_ID, UNREADABLE
 from stream_engine.util.skipped import Skipped
 
@@ -38,6 +38,9 @@ LOOKUP_TIMEOUT_MS = 5_000
 READ_POLL_MS = 500
 NO_PROGRESS_S = 30.0
 OF_NO_RECORD = -1
+
+Stored = Window | Sleeper | OpenBar
+"""What lies under a key, or where."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_window = msgspec.msgpack.Decoder(Window).decode
@@ -91,6 +94,9 @@ class _WindowRules(Rules[_Stored]):
         self._skipped.note("window_too_large", f"{where} begins anew at a restart: {error}")
         return replace(content, value=None)
 
+    def stands(self, content: _Stored) -> bool:
+        return content.value is not None
+
     def may_go(self, content: _Stored) -> bool:
         pending = self._letters.first_pending(*content.source) if self._letters is not None else None
         acknowledged = self.acknowledged.get(content.source, -1)
@@ -113,10 +119,12 @@ class WindowWriter:
         self.spool = Spool(self._rules, make_producer or (lambda: _open(settings)))
 
     def write(self, source: SourcePartition, window: Window, generation: int, offset: int) -> None:
-        """Write the window, or the deletion; its confirmation names the generation and the offset."""
+        """Write the window, or the deletion; its confirmation names the generation and the offset, and the session
+        where that is to sleep on it."""
         value = _encode(window) if window.bars else None
-        stored = _Stored(source, _key(source.topic, window.session), value, window.offset)
-        self._put(stored, [Confirmation(*source, generation, offset)])
+        stored = _Stored(source, window_key(source.topic, window.session), value, window.offset)
+        sleeper = window.session if window.asleep else ""
+        self._put(stored, [Confirmation(*source, generation, offset, session=sleeper)])
 
     def save(self, source: SourcePartition, session: str, bar: OpenBar, generation: int, offset: int) -> None:
         """Write an open bar as it is now."""
@@ -146,16 +154,18 @@ def _open(settings: KafkaSettings) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class StoredWindows:
-    """What the topic holds for one partition: windows, open bars by session. ``stale`` are keys of what lies
-    behind the end of the source: it is of an earlier topic of that name."""
+    """What the topic holds for one partition: windows, where those of sleepers are, open bars by session.
+    ``stale`` are keys of what lies behind the end of the source: it is of an earlier topic of that name."""
 
     windows: tuple[Window, ...] = ()
+    sleepers: tuple[Sleeper, ...] = ()
     open_bars: Mapping[str, OpenBar] = field(default_factory=dict)
     stale: tuple[bytes, ...] = ()
 
     def all_stale(self, topic: str) -> StoredWindows:
         """The same, with nothing of it to be used."""
-        windows = (_key(topic, window.session) for window in self.windows)
+        sessions = [stored.session for stored in self.windows] + [stored.session for stored in self.sleepers]
+        windows = (window_key(topic, session) for session in sessions)
         open_bars = (_open_key(topic, session) for session in self.open_bars)
         return StoredWindows(stale=(*self.stale, *windows, *open_bars))
 
@@ -166,19 +176,25 @@ def read_windows(settings: KafkaSettings, source: SourcePartition, skipped: Skip
 
     Raises SourceUnavailable, and WindowsTopicTooSmall."""
     try:
-        consumer = CarefulConsumer(
-            **client_options(settings),
-            client_id=f"{settings.group_id}-windows",
-            group_id=None,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-        )
+        consumer = windows_reader(settings)
         try:
             return _read(consumer, settings.windows_topic, source, skipped)
         finally:
             consumer.close(timeout_ms=LOOKUP_TIMEOUT_MS)
     except KafkaError as error:
         raise SourceUnavailable(f"windows of {source}: {type(error).__name__}: {error}") from error
+
+
+def windows_reader(settings: KafkaSettings, **options: Any) -> CarefulConsumer:
+    """Raises KafkaError where no broker answers."""
+    return CarefulConsumer(
+        **client_options(settings),
+        client_id=f"{settings.group_id}-windows",
+        group_id=None,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        **options,
+    )
 
 
 def _read(consumer: Any, topic: str, source: SourcePartition, skipped: Skipped) -> StoredWindows:
@@ -192,7 +208,7 @@ def _read(consumer: Any, topic: str, source: SourcePartition, skipped: Skipped) 
     consumer.assign([tp])
     end = consumer.end_offsets([tp], timeout_ms=LOOKUP_TIMEOUT_MS)[tp]
     consumer.seek_to_beginning(tp)
-    found: dict[bytes, Window | OpenBar] = {}
+    found: dict[bytes, Stored] = {}
     moved = time.monotonic()
     # The position is None where the broker does not answer in time.
     while (consumer.position(tp, timeout_ms=LOOKUP_TIMEOUT_MS) or 0) < end:
@@ -208,39 +224,43 @@ def _read(consumer: Any, topic: str, source: SourcePartition, skipped: Skipped) 
             if isinstance(record.value, Unread):
                 skipped.note("window_unreadable", f"up to offset {record.offset}: {record.value.fault}")
                 continue
-            enter(found, source.topic, record.key or b"", record.value, skipped)
+            enter(found, source.topic, record.key or b"", record.value, skipped, record.offset)
     origin = TopicPartition(*source)
     length = consumer.end_offsets([origin], timeout_ms=LOOKUP_TIMEOUT_MS)[origin]
     usable = {key: stored for key, stored in found.items() if _as_of(stored) < length}
     return StoredWindows(
         tuple(stored for stored in usable.values() if isinstance(stored, Window)),
+        tuple(stored for stored in usable.values() if isinstance(stored, Sleeper)),
         {_session(key): stored for key, stored in usable.items() if isinstance(stored, OpenBar)},
         tuple(key for key in found if key not in usable),
     )
 
 
 def enter(
-    found: dict[bytes, Window | OpenBar], topic: str, key: bytes, value: bytes | None, skipped: Skipped
+    found: dict[bytes, Stored], topic: str, key: bytes, value: bytes | None, skipped: Skipped, at: int
 ) -> None:
-    """One record of the topic into what was ``found`` under the keys of a source."""
-    is_window = key.startswith(_key(topic, ""))
+    """Record ``at`` of the topic into what was ``found`` under the keys of a source; of a window that is slept on,
+    where it is."""
+    is_window = key.startswith(window_key(topic, ""))
     if not is_window and not key.startswith(_open_key(topic, "")):
         return  # of another source
     if value is None:
         found.pop(key, None)
         return
     try:
-        stored: Window | OpenBar = _window(key, value) if is_window else _open_bar_of(key, value)
+        stored: Stored = window_of(key, value) if is_window else _open_bar_of(key, value)
     except (*UNREADABLE, ValueError) as error:
         skipped.note("window_unreadable", f"under {key[:MAX_ID]!r}: {error}")
         return
+    if isinstance(stored, Window) and stored.asleep:
+        stored = Sleeper(stored.session, stored.offset, at)
     before = found.get(key)
     # A message that an earlier owner had on its way may come after the newer stored.
     if before is None or _as_of(before) <= _as_of(stored):
         found[key] = stored
 
 
-def _window(key: bytes, value: bytes) -> Window:
+def window_of(key: bytes, value: bytes) -> Window:
     """Raises ValueError, and what decoding raises."""
     window = _decode_window(value)
     if window.session != _session(key):
@@ -266,12 +286,12 @@ def _session(key: bytes) -> str:
     return session
 
 
-def _as_of(stored: Window | OpenBar) -> int:
+def _as_of(stored: Stored) -> int:
     """The newest record that is part of it."""
-    return stored.offset if isinstance(stored, Window) else stored.last
+    return stored.last if isinstance(stored, OpenBar) else stored.offset
 
 
-def _key(topic: str, session: str) -> bytes:
+def window_key(topic: str, session: str) -> bytes:
     return f"{topic}|{session}".encode()
 
 

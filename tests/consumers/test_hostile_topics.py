@@ -234,7 +234,7 @@ def with_bar(**parts: Any) -> bytes:
 )
 def test_a_window_that_is_none_is_skipped_and_counted(key: bytes, value: bytes, skipped: Skipped) -> None:
     found: dict[bytes, Any] = {}
-    enter(found, TOPIC, key, value, skipped)
+    enter(found, TOPIC, key, value, skipped, 0)
     assert (found, skipped.counts) == ({}, {"window_unreadable": 1})
 
 
@@ -251,7 +251,7 @@ def test_windows_of_this_code_are_read(skipped: Skipped) -> None:
     )
     for key, stored in ((WINDOW_KEY, WINDOW), (WINDOW_KEY, opened), (OPEN_KEY, OPEN_BAR)):
         found: dict[bytes, Any] = {}
-        enter(found, TOPIC, key, msgspec.msgpack.encode(stored), skipped)
+        enter(found, TOPIC, key, msgspec.msgpack.encode(stored), skipped, 0)
         assert msgspec.msgpack.encode(found[key]) == msgspec.msgpack.encode(stored)
     assert skipped.counts == {}
 
@@ -266,7 +266,7 @@ def test_windows_of_this_code_are_read(skipped: Skipped) -> None:
 def test_whatever_lies_in_the_windows_topic_can_be_restored_or_is_skipped(key: bytes, value: bytes) -> None:
     skipped = Skipped(logging.getLogger(__name__))
     found: dict[bytes, Any] = {}
-    enter(found, TOPIC, key, value, skipped)
+    enter(found, TOPIC, key, value, skipped, 0)
     assert len(found) + sum(skipped.counts.values()) == 1
     windows = tuple(window for window in found.values() if isinstance(window, Window))
     bars = TradeBars(60, True, "start")

@@ -91,7 +91,7 @@ class Bench:
         monkeypatch.setattr(Load, "read", True)
         self.kafka = KafkaSettings(trades_topic="market.trades")
         self.source, self.messages = Source(), list[FromEngine]()
-        writer: Any = SimpleNamespace(spool=PlayedSpool(), deleting=lambda _: False)
+        writer: Any = SimpleNamespace(spool=PlayedSpool(), deleting=lambda _: False, acknowledged=lambda *_: None)
         link: Any = SimpleNamespace(drain=self._drain, send=lambda _: None)
         source: Any = self.source
         self.consumer = Consumer(Config(kafka=self.kafka), source, Writers(writer, writer), link)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 from kafka.errors import IllegalStateError, KafkaTimeoutError
@@ -20,8 +21,8 @@ class Sent:
     partition: int | None = None
     future: Future = field(default_factory=Future)
 
-    def succeed(self) -> None:
-        self.future.success(None)
+    def succeed(self, offset: int = 0) -> None:
+        self.future.success(SimpleNamespace(offset=offset))
 
     def fail(self, error: BaseException) -> None:
         self.future.failure(error)

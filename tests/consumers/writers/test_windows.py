@@ -6,8 +6,9 @@ import logging
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
-from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
+from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, TopicAuthorizationFailedError
 
 from consumers.kafka.producer import WriteRefused
 from consumers.kafka.source import SourcePartition, SourceUnavailable
@@ -62,6 +63,28 @@ def test_a_window_is_confirmed_once_the_broker_has_it(writer: WindowWriter, prod
     producer.sent[0].succeed()
     assert writer.spool.confirmed() == [Confirmation("market.bars", 1, 7, 10)]
     assert (writer.spool.confirmed(), writer.spool.pending) == ([], 0)
+
+
+def slept_on(session: str, offset: int) -> Window:
+    return msgspec.structs.replace(window(session, offset), asleep=True)
+
+
+def test_a_window_to_sleep_on_is_confirmed_with_its_place(writer: WindowWriter, producer: PlayedProducer) -> None:
+    writer.write(SOURCE, slept_on("A", 9), 7, 9)
+    writer.spool.confirmed()
+    producer.sent[0].succeed(31)
+    assert writer.spool.confirmed() == [Confirmation("market.bars", 1, 7, 9, session="A", at=31)]
+
+
+def test_a_deletion_in_its_place_is_nothing_to_sleep_on(writer: WindowWriter, producer: PlayedProducer) -> None:
+    writer.write(SOURCE, slept_on("A", 9), 7, 9)
+    producer.refuse = MessageSizeTooLargeError()
+    writer.spool.confirmed()
+    producer.refuse = None
+    writer.spool.confirmed()
+    assert producer.sent[-1].value is None
+    producer.sent[-1].succeed(31)
+    assert writer.spool.confirmed() == [Confirmation("market.bars", 1, 7, 9, session="A", at=-1)]
 
 
 def test_a_deletion_has_no_value(writer: WindowWriter, producer: PlayedProducer) -> None:
@@ -261,7 +284,7 @@ class Reader:
     def poll(self, timeout_ms: int) -> dict[Any, Any]:
         if self.positions[0] != 1:
             return {}
-        return {"polled": [SimpleNamespace(key=b"market.bars|A", value=module._encode(window("A", 9)))]}
+        return {"polled": [SimpleNamespace(key=b"market.bars|A", value=module._encode(window("A", 9)), offset=0)]}
 
     def close(self, timeout_ms: int) -> None:
         self.closed = True
