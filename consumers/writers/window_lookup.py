@@ -122,8 +122,7 @@ class WindowLookup:
             while position < end:
                 position = self._collect(reader, tp, position, keys, found)
         nothing = (key for key in keys if key not in found)
-        gone = [Window(keys[key].session, -1, 0, 0, None, ()) for key in nothing]
-        return (*found.values(), *gone)
+        return (*found.values(), *(_no_window(keys[key].session) for key in nothing))
 
     def _collect(
         self,
@@ -165,3 +164,7 @@ class WindowLookup:
                 return
             if key not in found or found[key].offset <= window.offset:
                 found[key] = window
+
+
+def _no_window(session: str) -> Window:
+    return Window(session=session, offset=-1, timestamp_ms=0, swaps=0, units=None, bars=())
