@@ -20,7 +20,7 @@ from loadgen.counters import Counters
 from loadgen.feeds import SimulatedFeed, UpdateFlow, send
 from loadgen.results import Answered, PathTimes, Phase, summarise
 from stream_engine.client.failure import Failure
-from stream_engine.client.http import error_message, is_local, request, session_path, unreachable
+from stream_engine.client.http import error_message, is_local, listed, request, session_path, unreachable
 from stream_engine.config.kafka import KafkaSettings
 
 READY_TIMEOUT_S = 20.0
@@ -179,7 +179,7 @@ class _Runner:
         return self._load.questions[int(self._rng.integers(len(self._load.questions)))]
 
     def _behind(self, field: str, wanted: dict[str, Any]) -> list[str]:
-        held = {session["id"]: session[field] for session in request(self._http, "GET", "/v1/sessions")["data"]}
+        held = {session["id"]: session[field] for session in listed(self._http, "/v1/sessions")}
         return [name for name in self._names if held.get(name) != wanted[name]]
 
     def _counters(self) -> Counters:

@@ -146,7 +146,10 @@ class StreamEndBody(msgspec.Struct, frozen=True):
 
 
 class SessionList(msgspec.Struct, frozen=True):
+    """``next`` is the ``after`` of the next page, null on the last one."""
+
     data: tuple[SessionInfo, ...]
+    next: str | None = None
     object: Literal["list"] = "list"
 
 

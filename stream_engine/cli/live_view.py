@@ -132,7 +132,7 @@ def run(options: Options, session: str | None, url: str | None, once: bool) -> N
     with open_client(options, url, timeout_s=5.0) as client:
         view = View(str(client.base_url).rstrip("/"), {})
         if once or not console.is_terminal:
-            request(client, "GET", "/v1/sessions")
+            request(client, "GET", "/v1/sessions", params={"limit": 1})
             _poll(client, view, session)
             console.print(view.render())
             return
@@ -156,7 +156,7 @@ def run(options: Options, session: str | None, url: str | None, once: bool) -> N
 def _poll(client: httpx.Client, view: View, session: str | None) -> None:
     try:
         health = client.get("/health/ready")
-        listed = client.get("/v1/sessions")
+        listed = client.get("/v1/sessions", params={} if session is None else {"session": session})
         queries = client.get("/v1/standing-queries")
         calibration = client.get("/v1/calibration")
     except httpx.HTTPError as error:
@@ -172,7 +172,7 @@ def _poll(client: httpx.Client, view: View, session: str | None) -> None:
     if queries.is_success:
         view.queries = queries.json()["data"]
     if listed.is_success:
-        view.sessions = [row for row in listed.json()["data"] if session in (None, row["id"])]
+        view.sessions = listed.json()["data"]
 
 
 def _take_events(follower: EventFollower, view: View) -> None:

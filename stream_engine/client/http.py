@@ -40,6 +40,18 @@ def request(client: httpx.Client, method: str, path: str, **arguments: Any) -> A
     raise Failure(f"{reply.status_code}: {shown(error_message(reply))}")
 
 
+def listed(client: httpx.Client, path: str, **parameters: str | int) -> list[dict[str, Any]]:
+    """All of a list, page after page. Raises as ``request``."""
+    rows: list[dict[str, Any]] = []
+    after = ""
+    while True:
+        page = request(client, "GET", path, params={**parameters, "after": after})
+        rows.extend(page["data"])
+        if page.get("next") is None:
+            return rows
+        after = page["next"]
+
+
 def unreachable(client: httpx.Client, error: Exception) -> str:
     base = str(client.base_url).rstrip("/")
     return f"no API at {base} ({error}): start one (stream-engine serve), or name yours with --url"

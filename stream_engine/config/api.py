@@ -32,6 +32,8 @@ class ApiSettings:
     """How long a client may leave what it was sent unread, its buffers full; then its connection is closed."""
     max_wait_ms: int = 30_000
     """Largest ``wait_ms`` of a query."""
+    max_page: int = 1000
+    """Largest ``limit`` of a list that comes in pages."""
     event_queue: int = 1000
     """Events a slow subscriber may fall behind before it is dropped."""
     allowed_hosts: str = ""
@@ -49,7 +51,7 @@ class ApiSettings:
         require(self.workers > 0, "api.workers", "positive", self.workers)
         for name in (
             "engine_timeout_s", "max_body_bytes", "max_header_bytes", "max_connections", "request_timeout_s",
-            "send_timeout_s", "event_queue", "heartbeat_s",
+            "send_timeout_s", "max_page", "event_queue", "heartbeat_s",
         ):  # fmt: skip
             require(getattr(self, name) > 0, f"api.{name}", "positive", getattr(self, name))
         require(self.max_wait_ms >= 0, "api.max_wait_ms", "zero or positive", self.max_wait_ms)

@@ -11,7 +11,9 @@ from stream_engine.messages.bounds import (
     MAX_BARS,
     MAX_COUNTERS,
     MAX_ITEMS,
+    MAX_PAGE,
     MAX_PARTITIONS,
+    MAX_PATTERNS,
     Count,
     Finite,
     Gap,
@@ -57,9 +59,14 @@ class Query(msgspec.Struct, frozen=True, tag=True):
 
 
 class SessionsRequest(msgspec.Struct, frozen=True, tag=True):
-    """All sessions, or one; answered by ``Sessions``."""
+    """One session, or up to ``limit`` of those in order behind the id ``after`` that ``pattern`` covers, and one
+    of ``visible``; answered by ``Sessions``."""
 
     session: Id | None = None
+    after: Name = ""
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = MAX_PAGE
+    pattern: Id = "*"
+    visible: Annotated[tuple[Id, ...], Meta(max_length=MAX_PATTERNS)] = ("*",)
 
 
 class SessionDelete(msgspec.Struct, frozen=True, tag=True):
@@ -137,7 +144,10 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
 
 class Sessions(msgspec.Struct, frozen=True, tag=True):
-    sessions: Annotated[tuple[SessionInfo, ...], Meta(max_length=MAX_ITEMS)]
+    """``next`` is the id behind which the list goes on, None at its end. A page may be short and not the last."""
+
+    sessions: Annotated[tuple[SessionInfo, ...], Meta(max_length=MAX_PAGE)]
+    next: Name | None = None
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):

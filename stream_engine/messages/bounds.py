@@ -22,6 +22,10 @@ MAX_BARS = 65_536
 """Bars of one record or window: a region holds hundreds."""
 MAX_TOPICS, MAX_PARTITIONS, MAX_COUNTERS = 16, 100_000, 1_000
 """Of a consumer's report."""
+MAX_PAGE = 100
+"""Sessions of one reply: what more a page has is asked for again, so that the engine steps in between."""
+MAX_PATTERNS = 64
+"""Patterns of what a key may see."""
 MAX_CLASSES = 256
 """Question classes of a gate."""
 MAX_ITEMS = 1_000_000

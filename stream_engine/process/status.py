@@ -8,20 +8,32 @@ from dataclasses import asdict
 
 from stream_engine.decision.entry import GENERIC_KEY
 from stream_engine.engine.engine import Engine
-from stream_engine.messages import ConsumerReport, PartitionStatus, SessionInfo, Sessions, Status
+from stream_engine.messages import ConsumerReport, PartitionStatus, SessionInfo, Sessions, SessionsRequest, Status
 from stream_engine.session.session import Session, SessionState
 from stream_engine.session.token_hash import token_hash
+from stream_engine.standing.covering import WILD, covers
 from stream_engine.state.partitions import PartitionState
 from stream_engine.state.scheduler import Lane
 from stream_engine.util.skipped import MESSAGE_REASONS
 from stream_engine.util.timestamps import event_time
 
 LAST_BARS = 5
+LOOKS_A_PAGE = 2_000
+"""Ids that are held against patterns for one page: some 5 ms."""
 
 
-def session_infos(engine: Engine) -> Sessions:
-    """Every session, by id."""
-    return Sessions(tuple(_info(engine, engine.sessions[name]) for name in sorted(engine.sessions)))
+def session_infos(engine: Engine, asked: SessionsRequest) -> Sessions:
+    """A page of the sessions, by id. It looks at a bounded number of ids, whatever the patterns leave out."""
+    beginning = asked.pattern.partition(WILD)[0] if WILD in asked.pattern else asked.pattern
+    found: list[SessionInfo] = []
+    looked, last = 0, asked.after
+    for name in engine.sessions.behind(asked.after, beginning):
+        if len(found) == asked.limit or looked == LOOKS_A_PAGE:
+            return Sessions(tuple(found), last)
+        last, looked = name, looked + 1
+        if covers(asked.pattern, name) and any(covers(pattern, name) for pattern in asked.visible):
+            found.append(_info(engine, engine.sessions[name]))
+    return Sessions(tuple(found))
 
 
 def session_info(engine: Engine, session: Session) -> Sessions:

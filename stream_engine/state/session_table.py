@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 
+from sortedcontainers import SortedList
+
 from stream_engine.model.render.rendering import Builder
 from stream_engine.session.session import Session, SessionState, Source
 
@@ -13,12 +15,14 @@ SPARE = 64
 
 
 class SessionTable(Mapping[str, Session]):
-    """All sessions speak to the same model, by one ``builder``."""
+    """All sessions speak to the same model, by one ``builder``. The order of their ids is kept, so that a page of
+    them costs the same wherever it begins."""
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
         self._sessions: dict[str, Session] = {}
         self._order: list[str] = []
+        self._by_id = SortedList()
 
     def open(self, session_id: str, source: Source | None = None, gap_end: int | None = None) -> Session:
         """A new session; without a ``source`` it is pushed by a client. Its log begins at ``gap_end`` where
@@ -30,6 +34,8 @@ class SessionTable(Mapping[str, Session]):
         return self._enter(Session(session_id, self.builder, source, SessionState.DORMANT, gap_end=gap_end))
 
     def _enter(self, session: Session) -> Session:
+        if session.id not in self._sessions:
+            self._by_id.add(session.id)
         self._sessions[session.id] = session
         self._order.append(session.id)
         if len(self._order) > 2 * len(self._sessions) + SPARE:
@@ -43,6 +49,15 @@ class SessionTable(Mapping[str, Session]):
 
     def remove(self, session: Session) -> None:
         del self._sessions[session.id]
+        self._by_id.remove(session.id)
+
+    def behind(self, last: str, beginning: str = "") -> Iterator[str]:
+        """Ids in order, behind ``last``, of those with that ``beginning``. None may come or go meanwhile."""
+        inclusive = last < beginning
+        for name in self._by_id.irange(beginning if inclusive else last, inclusive=(inclusive, True)):
+            if not name.startswith(beginning):
+                return
+            yield name
 
     def __getitem__(self, session_id: str) -> Session:
         return self._sessions[session_id]

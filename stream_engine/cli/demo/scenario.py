@@ -24,7 +24,7 @@ from stream_engine.cli.demo.asking import Asker
 from stream_engine.cli.demo.report import Report
 from stream_engine.cli.demo.service import PrivateService
 from stream_engine.client.failure import SETTINGS_WRONG, Failure
-from stream_engine.client.http import request
+from stream_engine.client.http import listed, request
 from stream_engine.client.metrics import value
 from stream_engine.client.options import Options
 from stream_engine.client.sse import EventFollower
@@ -108,7 +108,7 @@ def _show(
     time.sleep(0.5)
     report.changes(follower.drain())
 
-    report.bars(request(client, "GET", "/v1/sessions")["data"])
+    report.bars(listed(client, "/v1/sessions"))
     report.questions(
         [
             *(asker.ask(name, wording) for name, wording in zip(series, wordings[3::7], strict=False)),
@@ -171,8 +171,7 @@ def _await_bars(client: httpx.Client, newest: dict[str, FeedBar]) -> None:
     deadline = time.monotonic() + APPLIED_TIMEOUT_S
     wanted = {name: bar["ts"] for name, (_, bar) in newest.items()}
     while True:
-        listed = request(client, "GET", "/v1/sessions")["data"]
-        newest_held = {session["id"]: session["last_event_time"] for session in listed}
+        newest_held = {session["id"]: session["last_event_time"] for session in listed(client, "/v1/sessions")}
         if all(newest_held.get(name) == time_of_bar for name, time_of_bar in wanted.items()):
             return
         if time.monotonic() > deadline:

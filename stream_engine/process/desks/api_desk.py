@@ -45,7 +45,7 @@ class ApiDesk:
 
     def _sessions(self, message: SessionsRequest) -> FromEngine:
         if message.session is None:
-            return session_infos(self._engine)
+            return session_infos(self._engine, message)
         session = self._engine.sessions.get(message.session)
         if session is not None:
             return session_info(self._engine, session)

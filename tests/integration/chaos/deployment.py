@@ -181,7 +181,9 @@ class Deployment:
         return {partition: offset for partition, offset in found.items() if offset is not None}
 
     def sessions(self) -> dict[str, dict[str, Any]]:
-        return {row["id"]: row for row in self.http.get("/v1/sessions").raise_for_status().json()["data"]}
+        return {
+            row["id"]: row for row in self.http.get("/v1/sessions?limit=1000").raise_for_status().json()["data"]
+        }
 
     def caught_up(self, ends: dict[int, int]) -> bool:
         """Everything is applied and served, the consumers know it, and what had to be written is written."""

@@ -10,7 +10,7 @@ from consumers.wire.reasons import RawRecord
 from consumers.wire.records import parse_records
 from stream_engine.config.engine import EngineSettings
 from stream_engine.engine.engine import Engine
-from stream_engine.messages import Assign
+from stream_engine.messages import Assign, SessionsRequest
 from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.forward.runner import SegmentResult
 from stream_engine.model.forward.step import Segment
@@ -107,5 +107,5 @@ class Reference:
     def sessions(self) -> dict[str, SessionFacts]:
         return {
             row.id: SessionFacts(row.token_hash, row.data_version, row.bars, row.swaps)
-            for row in session_infos(self._engine).sessions
+            for row in session_infos(self._engine, SessionsRequest()).sessions
         }

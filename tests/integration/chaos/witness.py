@@ -68,7 +68,7 @@ class Witness:
 
     def _list(self, http: httpx.Client) -> None:
         known = self._known()
-        reply = http.get("/v1/sessions")
+        reply = http.get("/v1/sessions?limit=1000")
         if reply.status_code != 200:
             return
         for row in reply.json()["data"]:

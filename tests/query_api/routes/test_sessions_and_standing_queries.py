@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from stream_engine.client.http import listed
 from stream_engine.messages import (
     Bar,
     Done,
@@ -19,6 +21,7 @@ from stream_engine.messages import (
     StandingRequest,
     StatusRequest,
 )
+from stream_engine.standing.covering import covers
 from tests.support.api_service import TREND
 
 INFO = SessionInfo(
@@ -139,3 +142,59 @@ def test_no_answer_from_the_engine_is_503(make_service, path):
     assert reply.status_code == 503
     assert reply.json()["error"]["type"] == "engine_unavailable"
     assert "retry-after" in reply.headers
+
+
+def paged(names: list[str], looks: int = 1000):
+    """An engine's pages of sessions of these names, each of which looks at so many."""
+
+    def page(asked: SessionsRequest) -> Sessions:
+        left = [name for name in sorted(names) if name > asked.after]
+        found = left[: min(asked.limit, looks)]
+        infos = tuple(msgspec.structs.replace(INFO, id=name) for name in found if covers(asked.pattern, name))
+        return Sessions(infos, found[-1] if len(found) < len(left) else None)
+
+    return page
+
+
+def test_a_page_is_asked_of_the_engine_in_messages_of_bounded_size(service):
+    names = [f"S{number:03}" for number in range(250)]
+    service.engine.on[SessionsRequest] = paged(names)
+
+    first = service.http.get("/v1/sessions?limit=230").json()
+    second = service.http.get("/v1/sessions", params={"limit": 230, "after": first["next"]}).json()
+
+    assert [row["id"] for row in first["data"] + second["data"]] == names
+    assert (len(first["data"]), second["next"]) == (230, None)
+    assert [request.limit for request in service.engine.of(SessionsRequest)] == [100, 100, 30, 100]
+
+
+def test_a_page_of_a_pattern_that_leaves_most_out_is_short_and_goes_on(service):
+    service.engine.on[SessionsRequest] = paged([f"S{number:03}" for number in range(90)] + ["T"], looks=3)
+
+    first = service.http.get("/v1/sessions?session=T*").json()
+    second = service.http.get("/v1/sessions", params={"session": "T*", "after": first["next"]}).json()
+
+    assert (first["data"], first["next"]) == ([], "S059")
+    assert [row["id"] for row in second["data"]] == ["T"]
+    assert {request.pattern for request in service.engine.of(SessionsRequest)} == {"T*"}
+
+
+@pytest.mark.parametrize(
+    ("query", "param"),
+    [
+        ("limit=0", "limit"), ("limit=-1", "limit"), ("limit=1001", "limit"), ("limit=x", "limit"),
+        (f"after={'a' * 257}", "after"), ("session=", "session"), (f"session={'a' * 257}", "session"),
+    ],
+)  # fmt: skip
+def test_a_page_that_cannot_be_is_refused_by_name(service, query, param):
+    refused = service.http.get(f"/v1/sessions?{query}")
+
+    assert (refused.status_code, refused.json()["error"]["param"]) == (422, param)
+    assert service.engine.of(SessionsRequest) == []
+
+
+def test_all_pages_are_read_by_the_commands(service):
+    names = [f"S{number:03}" for number in range(250)]
+    service.engine.on[SessionsRequest] = paged(names)
+
+    assert [row["id"] for row in listed(service.http, "/v1/sessions")] == names

@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from stream_engine.messages import Assign, ConsumerReport, Query, Record, RecordCounts, StandingPut
+from stream_engine.messages import (
+    Assign,
+    ConsumerReport,
+    Query,
+    Record,
+    RecordCounts,
+    SessionsRequest,
+    StandingPut,
+)
 from stream_engine.messages.metric_help import ENGINE_COUNTERS, ENGINE_GAUGES
 from stream_engine.process.status import session_info, session_infos, status
 from tests.support.batches import batch_of
@@ -139,11 +147,11 @@ def test_sessions_without_bars_or_cells_are_shown_as_well(bench: Any, make_recor
     bench.engine.append_turn("agent", bench.builder.tool_payload("hello"))
     records = tuple(make_record(key, 40 + n) for n, key in enumerate("AB"))
     bench.engine.ingest.take(batch_of(records, 39, last=41, consumed=2))
-    shown = {info.id: info for info in session_infos(bench.engine).sessions}
+    shown = {info.id: info for info in session_infos(bench.engine, SessionsRequest()).sessions}
     assert list(shown) == ["A", "B", "^GSPC", "agent"]
     assert (shown["A"].state, shown["A"].ready, shown["A"].last_event_time) == ("EMPTY", False, None)
     bench.engine.run_until_idle()
-    shown = {info.id: info for info in session_infos(bench.engine).sessions}
+    shown = {info.id: info for info in session_infos(bench.engine, SessionsRequest()).sessions}
     assert shown["agent"].offsets == {}
     evicted = [info for info in shown.values() if info.state == "EVICTED"]
     assert evicted
@@ -158,3 +166,68 @@ def test_every_counter_and_gauge_has_a_help_text_and_no_other_does(
     writer.close()
     assert set(now.gauges) == set(ENGINE_GAUGES)
     assert set(now.counters) == set(ENGINE_COUNTERS)
+
+
+class _Walk:
+    """Pages of the sessions of an engine, one after the other."""
+
+    def __init__(self, engine: Any, **asked: Any) -> None:
+        self.engine, self.asked = engine, asked
+        self.pages: list[list[str]] = []
+
+    def all(self) -> list[str]:
+        after: str | None = ""
+        while after is not None:
+            reply = session_infos(self.engine, SessionsRequest(after=after, **self.asked))
+            self.pages.append([info.id for info in reply.sessions])
+            after = reply.next
+        return [name for page in self.pages for name in page]
+
+
+@pytest.fixture
+def market(bench: Any, make_record: Callable[..., Record]) -> Any:
+    names = ["B", "EURJPY", "EUR", "EURUSD", "ZAR", "A", "EURGBP", "EUS", "ER"]
+    records = tuple(make_record(key, 40 + n) for n, key in enumerate(names))
+    bench.engine.ingest.take(batch_of(records, 39, last=39 + len(names), consumed=len(names)))
+    return bench.engine
+
+
+@pytest.mark.parametrize("limit", range(1, 12))
+def test_pages_of_any_length_hold_each_session_once_and_in_order(market: Any, limit: int) -> None:
+    walk = _Walk(market, limit=limit)
+    assert walk.all() == sorted(market.sessions)
+    assert all(len(page) <= limit for page in walk.pages)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "visible", "expected"),
+    [
+        ("EUR*", ("*",), ["EUR", "EURGBP", "EURJPY", "EURUSD"]),
+        ("EUR", ("*",), ["EUR"]),
+        ("*R", ("*",), ["ER", "EUR", "ZAR"]),
+        ("*", ("EURU*", "A"), ["A", "EURUSD"]),
+        ("EUR*", ("*Y", "*D", "^*"), ["EURJPY", "EURUSD"]),
+        ("*", (), []),
+        ("?", ("*",), []),
+    ],
+)
+def test_a_page_is_of_a_pattern_and_of_what_may_be_seen(
+    market: Any, pattern: str, visible: tuple[str, ...], expected: list[str]
+) -> None:
+    assert _Walk(market, pattern=pattern, visible=visible, limit=2).all() == expected
+
+
+def test_a_page_goes_on_behind_a_session_that_has_gone(market: Any) -> None:
+    first = session_infos(market, SessionsRequest(limit=3))
+    assert first.next == "ER"
+    market.drop_session(market.sessions["ER"])
+    market.drop_session(market.sessions["EUR"])
+    rest = session_infos(market, SessionsRequest(after=first.next, limit=2))
+    assert [info.id for info in rest.sessions] == ["EURGBP", "EURJPY"]
+
+
+def test_one_page_looks_at_a_bounded_number_of_ids(market: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stream_engine.process.status.LOOKS_A_PAGE", 4)
+    walk = _Walk(market, pattern="*AR")
+    assert walk.all() == ["ZAR"]
+    assert walk.pages == [[], [], ["ZAR"]]
