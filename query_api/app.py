@@ -24,6 +24,7 @@ from query_api.routes import calibration, documents, events, health, query, sess
 from query_api.schemas import components
 from query_api.state import ApiState
 from query_api.worker import claim_worker
+from stream_engine.config.api import ApiSettings
 from stream_engine.config.config import Config
 from stream_engine.messages.transport import EngineClient
 from stream_engine.util.skipped import Skipped
@@ -94,7 +95,7 @@ def create_app(config: Config, beat: Callable[[], None] = lambda: None) -> FastA
         )
     for router in routers:
         app.include_router(router)
-    _document(app)
+    _document(app, config.api)
     return app
 
 
@@ -117,13 +118,15 @@ async def open_state(config: Config, metrics: ApiMetrics, worker: int) -> ApiSta
     )
 
 
-def _document(app: FastAPI) -> None:
-    """Put the bodies' own schemas into the OpenAPI document, which the routes refer to."""
+def _document(app: FastAPI, settings: ApiSettings) -> None:
+    """Put the bodies' own schemas into the OpenAPI document, which the routes refer to, with what is set here."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:
         document = generate()
-        document.setdefault("components", {}).setdefault("schemas", {}).update(components())
+        schemas = components()
+        schemas["QueryBody"]["properties"]["wait_ms"]["maximum"] = settings.max_wait_ms
+        document.setdefault("components", {}).setdefault("schemas", {}).update(schemas)
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -28,7 +28,7 @@ MAX_ID = 256
 
 _INT64 = 2**63 - 1
 Count = Annotated[int, msgspec.Meta(ge=0, le=_INT64)]
-Question = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
+Question = Annotated[str, msgspec.Meta(min_length=1, max_length=4096, examples=["What is the trend?"])]
 Identifier = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID)]
 
 Body = TypeVar("Body", bound=msgspec.Struct)
@@ -226,11 +226,22 @@ _DOCUMENTED = (
 
 def components() -> dict[str, Any]:
     """JSON schemas of every body, made from the very types that encode and decode them."""
-    return msgspec.json.schema_components(_DOCUMENTED, ref_template="#/components/schemas/{name}")[1]
+    made = msgspec.json.schema_components(_DOCUMENTED, ref_template="#/components/schemas/{name}")[1]
+    volume = made["Bar"]["prefixItems"][5]
+    volume["type"] = ["number", "null"]  # JSON has no NaN
+    return made
 
 
 def reference(kind: type[msgspec.Struct]) -> dict[str, Any]:
     return {"application/json": {"schema": {"$ref": f"#/components/schemas/{kind.__name__}"}}}
+
+
+def event_schema(name: str, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Of one server-sent event."""
+    data = {"type": "string", "contentMediaType": "application/json"}
+    content = {"contentSchema": {"$ref": f"#/components/schemas/{kind.__name__}"}}
+    properties = {"event": {"const": name}, "id": {"type": "string"}, "data": data | content}
+    return {"type": "object", "properties": properties, "required": ["event", "id", "data"]}
 
 
 def request_body(kind: type[msgspec.Struct]) -> dict[str, Any]:

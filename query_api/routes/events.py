@@ -15,7 +15,17 @@ from starlette.types import Receive, Scope, Send
 
 from query_api.errors import ApiError, ErrorEnvelope, invalid
 from query_api.events import EventFilter, Frame, Subscription, SubscriptionEnded, SubscriptionState, named_body
-from query_api.schemas import ConnectedBody, HeartbeatBody, StreamEndBody, reference
+from query_api.schemas import (
+    AnswerChangedBody,
+    CommittedBody,
+    ConnectedBody,
+    HeartbeatBody,
+    NotEvaluatedBody,
+    RiskChangedBody,
+    StreamEndBody,
+    event_schema,
+    reference,
+)
 from query_api.state import ApiState, state_of
 from stream_engine.messages import Snapshot, SnapshotRequest, Status, StatusRequest
 
@@ -23,6 +33,19 @@ router = APIRouter(tags=["events"])
 
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 _ENCODER = msgspec.json.Encoder()
+_EVENTS = [
+    event_schema(name, kind)
+    for name, kind in (
+        ("connected", ConnectedBody),
+        ("answer_changed", AnswerChangedBody),
+        ("committed", CommittedBody),
+        ("not_evaluated", NotEvaluatedBody),
+        ("risk_changed", RiskChangedBody),
+        ("heartbeat", HeartbeatBody),
+        ("gap", StreamEndBody),
+        ("shutdown", StreamEndBody),
+    )
+]
 
 
 class EventStream(EventSourceResponse):
@@ -50,7 +73,7 @@ class EventStream(EventSourceResponse):
             "description": "`connected`, the newest answers as `answer_changed`, then `answer_changed`, "
             "`committed`, `not_evaluated`, `risk_changed` and `heartbeat`; `gap` or `shutdown` is a last event. "
             "Ids are `boot:sequence`.",
-            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+            "content": {"text/event-stream": {"itemSchema": {"oneOf": _EVENTS}}},
         },
         422: {"description": "A parameter is given twice", "content": reference(ErrorEnvelope)},
         503: {"description": "The engine does not answer", "content": reference(ErrorEnvelope)},
