@@ -20,7 +20,7 @@ from stream_engine.messages import (
     RiskChanged,
     SessionInfo,
     StandingPut,
-    StandingQuery,
+    StandingShown,
 )
 
 MAX_ID = 256
@@ -154,7 +154,7 @@ class SessionList(msgspec.Struct, frozen=True):
 
 
 class StandingList(msgspec.Struct, frozen=True):
-    data: tuple[StandingQuery, ...]
+    data: tuple[StandingShown, ...]
     object: Literal["list"] = "list"
 
 
@@ -214,7 +214,7 @@ _DOCUMENTED = (
     StreamEndBody,
     SessionInfo,
     SessionList,
-    StandingQuery,
+    StandingShown,
     StandingList,
     Deleted,
     Liveness,

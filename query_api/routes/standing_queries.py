@@ -11,7 +11,7 @@ from query_api.bodies import read_body
 from query_api.errors import ApiError
 from query_api.schemas import Deleted, StandingBody, StandingList, request_body, responses
 from query_api.state import checked_id, reply_json, state_of
-from stream_engine.messages import Done, StandingDelete, StandingQueries, StandingQuery, StandingRequest
+from stream_engine.messages import Done, StandingDelete, StandingQueries, StandingRequest, StandingShown
 
 PATH = "/v1/standing-queries"
 router = APIRouter(prefix=PATH, tags=["standing queries"])
@@ -20,7 +20,7 @@ router = APIRouter(prefix=PATH, tags=["standing queries"])
 @router.post(
     "",
     status_code=201,
-    responses=responses(StandingQuery, 409, 413, 415, 422, 503, status=201),
+    responses=responses(StandingShown, 409, 413, 415, 422, 503, status=201),
     openapi_extra=request_body(StandingBody),
     summary="Register a standing query",
 )
@@ -41,9 +41,9 @@ async def list_standing(request: Request) -> Response:
     return reply_json(StandingList(reply.queries))
 
 
-@router.get("/{query:path}", responses=responses(StandingQuery, 404, 422, 503), summary="Show one standing query")
+@router.get("/{query:path}", responses=responses(StandingShown, 404, 422, 503), summary="Show one standing query")
 async def show_standing(request: Request, query: str) -> Response:
-    """One standing query, by its id."""
+    """One standing query, by its id, and how far it is."""
     name = checked_id(query, "query")
     reply = await state_of(request).ask(StandingRequest(name), StandingQueries)
     if not reply.queries:

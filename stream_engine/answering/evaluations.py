@@ -51,6 +51,13 @@ class StandingEvaluation:
         if event is not None:
             self._emit(event)
 
+    def put_off(self, session: Session, entries: Iterable[Entry]) -> None:
+        """The present version is evaluated later."""
+        keys = {entry.key for entry in entries if entry.kind is EntryKind.STANDING}
+        for query in self._standing.matching(session.id) if keys else ():
+            if query.question in keys:
+                self._standing.due(session.id, query.id)
+
     def missed(self, session: Session, keys: Collection[str], reason: str) -> None:
         """The present version is not evaluated for these questions: whoever asked for every commit is told."""
         for query in self._standing.matching(session.id) if keys else ():

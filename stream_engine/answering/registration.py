@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from stream_engine.answering.evaluations import StandingEvaluation
 from stream_engine.answering.promotion import PromotedQuestions
-from stream_engine.messages import StandingPut, StandingQuery
+from stream_engine.messages import StandingPut, StandingQuery, StandingShown
 from stream_engine.session.session import Session, SessionState
 from stream_engine.standing.covering import WILD, covers
 from stream_engine.standing.registered_queries import RegisteredQueries
@@ -70,6 +70,19 @@ class Registration:
         """Sessions that were there when the query came, and that it was not held against yet."""
         return sum(round_.count for round_ in self._rounds if round_.query.id == query_id)
 
+    def shown(self, query: StandingQuery) -> StandingShown:
+        """The query and how far it is."""
+        evaluated, due = self._standing.progress(query.id)
+        return StandingShown(
+            id=query.id,
+            session=query.session,
+            question=query.question,
+            on=query.on,
+            class_=query.class_,
+            sessions_evaluated=evaluated,
+            sessions_waiting=due + self.left(query.id),
+        )
+
     def is_leaving(self, session: str, question: str) -> bool:
         """Whether nobody asks the question any more, and its slot is given back soon."""
         return any(gone.query.question == question and session in gone.sessions for gone in self._leaving)
@@ -130,7 +143,9 @@ class Registration:
             return
         if query.question in session.ready:
             self._evaluations.evaluate(query, session)  # decoded for another query of the same question
-        elif session.current or session.state is SessionState.EVICTED:
+            return
+        self._standing.due(session.id, query.id)
+        if session.current or session.state is SessionState.EVICTED:
             self._scheduler.add(Lane.STANDING, session.id)
 
     def _leave(self, name: str, query: StandingQuery) -> None:

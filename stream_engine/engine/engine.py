@@ -388,6 +388,7 @@ class Engine:
         if not was_rebuilding or commit.taken:  # a replay alone emits nothing
             self._emit(_committed(session))
             self._evaluations.missed(session, [entry.key for entry in planned.skipped], "no_room")
+        self._evaluations.put_off(session, planned.deferred)
         session.owe(entry.key for entry in planned.deferred if entry.every_commit)
         if planned.gave_way is not None:
             session.put_off(planned.gave_way)

@@ -75,6 +75,7 @@ from stream_engine.messages.standing import (
     StandingQueries,
     StandingQuery,
     StandingRequest,
+    StandingShown,
     StandingWrite,
 )
 
@@ -158,6 +159,7 @@ __all__ = [
     "StandingQueries",
     "StandingQuery",
     "StandingRequest",
+    "StandingShown",
     "StandingWrite",
     "Status",
     "StatusRequest",

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from stream_engine.messages.bounds import (
     MAX_ITEMS,
+    Count,
     Id,
     Name,
     Offset,
@@ -30,6 +31,14 @@ class StandingQuery(msgspec.Struct, frozen=True):
     question: Question
     on: Literal["change", "commit"]
     class_: Name = msgspec.field(name="class")
+
+
+class StandingShown(StandingQuery, frozen=True):
+    """A registered question and how far it is. ``sessions_evaluated`` counts the sessions that have an answer,
+    ``sessions_waiting`` those whose present version has none yet: they are evaluated when there is time."""
+
+    sessions_evaluated: Count = 0
+    sessions_waiting: Count = 0
 
 
 class RegistryHello(msgspec.Struct, frozen=True, tag=True):
@@ -95,4 +104,4 @@ class StandingDelete(msgspec.Struct, frozen=True, tag=True):
 
 
 class StandingQueries(msgspec.Struct, frozen=True, tag=True):
-    queries: Annotated[tuple[StandingQuery, ...], Meta(max_length=MAX_ITEMS)]
+    queries: Annotated[tuple[StandingShown, ...], Meta(max_length=MAX_ITEMS)]

@@ -25,6 +25,7 @@ class RegisteredQueries:
         self._numbers = itertools.count(1)
         self._entries: dict[str, tuple[int, tuple[Entry, ...]]] = {}
         self._answers: dict[str, dict[str, AnswerChanged]] = {}
+        self._due: dict[str, set[str]] = {}
         self._asked: dict[str, set[str]] = {}
         self._asked_of: dict[str, set[str]] = {}
         self._told = AnswerBook()
@@ -94,14 +95,24 @@ class RegisteredQueries:
         """What the session's standing queries ask."""
         return {entry.key for entry in self.entries(session)}
 
+    def due(self, session: str, query: str) -> None:
+        """The session's present version is to be evaluated, when there is time."""
+        self._due.setdefault(query, set()).add(session)
+
+    def progress(self, query: str) -> tuple[int, int]:
+        """Sessions that the query has an answer of, and those that are due."""
+        return len(self._answers.get(query, {})), len(self._due.get(query, ()))
+
     def forget_session(self, session: str) -> None:
-        self._entries.pop(session, None)
+        self.rest(session)
         for query in self._asked_of.pop(session, ()):
             self._drop(session, query)
 
     def rest(self, session: str) -> None:
         """It sleeps: what was told of it is kept, and nothing else."""
         self._entries.pop(session, None)
+        for query in self.matching(session):
+            _unlink(self._due, query.id, session)
 
     def restore(self, told: Iterable[AnswerChanged]) -> None:
         """What earlier lives of the engine, and other engines, have answered last."""
@@ -111,6 +122,7 @@ class RegisteredQueries:
         """Record an evaluation; returns the event to emit, or None where nothing changed and the query asked
         for changes only, or where this version was evaluated before (in a replay it is once more)."""
         last = self._last(answer.session, answer.query)
+        _unlink(self._due, answer.query, answer.session)
         self._asked_of.setdefault(answer.session, set()).add(answer.query)
         self._asked.setdefault(answer.query, set()).add(answer.session)
         if last is not None and not supersedes(answer, last):
@@ -185,6 +197,7 @@ class RegisteredQueries:
             self._covering.remove(query)
             self._entries.pop(query.session, None)
         self._told.forget_query(query_id)
+        self._due.pop(query_id, None)
         self._asked.pop(query_id, None)
         self._answers.pop(query_id, None)
 

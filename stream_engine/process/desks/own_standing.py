@@ -15,12 +15,11 @@ from stream_engine.messages import (
     StandingApply,
     StandingDelete,
     StandingPut,
-    StandingQueries,
     StandingQuery,
     StandingRequest,
 )
 from stream_engine.messages.transport import Peer
-from stream_engine.process.desks.standing_desk import Send, listed, no_query
+from stream_engine.process.desks.standing_desk import Send, listed, no_query, shown
 from stream_engine.session.session import Source
 
 
@@ -33,10 +32,10 @@ class OwnStandingDesk:
 
     def put(self, peer: Peer, request: StandingPut) -> None:
         query = self._engine.register(request)
-        self._send(peer, StandingQueries((query,)) if isinstance(query, StandingQuery) else query)
+        self._send(peer, shown(self._engine, query) if isinstance(query, StandingQuery) else query)
 
     def list(self, peer: Peer, request: StandingRequest) -> None:
-        self._send(peer, listed(self._engine.standing, request))
+        self._send(peer, listed(self._engine, request))
 
     def delete(self, peer: Peer, request: StandingDelete) -> None:
         self._send(peer, Done() if self._engine.unregister(request.id) else no_query(request.id))

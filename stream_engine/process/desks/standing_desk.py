@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from stream_engine.engine.engine import Engine
 from stream_engine.messages import (
     AnswerChanged,
     ErrorReply,
@@ -18,11 +19,11 @@ from stream_engine.messages import (
     StandingDelete,
     StandingPut,
     StandingQueries,
+    StandingQuery,
     StandingRequest,
 )
 from stream_engine.messages.transport import Peer
 from stream_engine.session.session import Source
-from stream_engine.standing.registered_queries import RegisteredQueries
 
 Send = Callable[[Peer, FromEngine], None]
 
@@ -76,12 +77,17 @@ class StandingDesk(Protocol):
         """Requests that were not applied in time are answered so."""
 
 
-def listed(standing: RegisteredQueries, request: StandingRequest) -> StandingQueries | ErrorReply:
+def listed(engine: Engine, request: StandingRequest) -> StandingQueries | ErrorReply:
     """All standing queries, or the one that is asked for."""
     if request.id is None:
-        return StandingQueries(standing.all())
-    query = standing.get(request.id)
-    return StandingQueries((query,)) if query is not None else no_query(request.id)
+        return StandingQueries(tuple(engine.registration.shown(query) for query in engine.standing.all()))
+    query = engine.standing.get(request.id)
+    return shown(engine, query) if query is not None else no_query(request.id)
+
+
+def shown(engine: Engine, query: StandingQuery) -> StandingQueries:
+    """One of them."""
+    return StandingQueries((engine.registration.shown(query),))
 
 
 def no_query(query_id: str) -> ErrorReply:

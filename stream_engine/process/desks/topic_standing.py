@@ -30,7 +30,6 @@ from stream_engine.messages import (
     StandingApply,
     StandingDelete,
     StandingPut,
-    StandingQueries,
     StandingQuery,
     StandingRequest,
     StandingWrite,
@@ -39,7 +38,7 @@ from stream_engine.messages import (
 from stream_engine.messages.transport import Peer
 from stream_engine.process.desks.answer_outbox import AnswerOutbox
 from stream_engine.process.desks.orphans import Orphans
-from stream_engine.process.desks.standing_desk import Send, listed, no_query
+from stream_engine.process.desks.standing_desk import Send, listed, no_query, shown
 from stream_engine.session.session import Source
 from stream_engine.standing.answer_book import KEY_SEPARATOR
 
@@ -95,7 +94,7 @@ class TopicStandingDesk:
         self._write(peer, query_id, query)
 
     def list(self, peer: Peer, request: StandingRequest) -> None:
-        self._send(peer, self.unavailable() or listed(self._engine.standing, request))
+        self._send(peer, self.unavailable() or listed(self._engine, request))
 
     def delete(self, peer: Peer, request: StandingDelete) -> None:
         if self._known and self._engine.standing.get(request.id) is None:
@@ -205,7 +204,7 @@ class TopicStandingDesk:
         else:
             query = self._engine.register(record.query)
             if isinstance(query, StandingQuery):
-                reply = StandingQueries((query,))
+                reply = shown(self._engine, query)
             else:
                 self._engine.unregister(record.id)  # the newest record of an id counts, whatever it says
                 refused = (Rejected(record.offset, query.code or query.kind, query.message),)

@@ -17,8 +17,8 @@ from stream_engine.messages import (
     StandingDelete,
     StandingPut,
     StandingQueries,
-    StandingQuery,
     StandingRequest,
+    StandingShown,
     StatusRequest,
 )
 from stream_engine.standing.covering import covers
@@ -29,7 +29,7 @@ INFO = SessionInfo(
     last_event_time="2026-01-02T03:04:05Z", offsets={"market.bars/1": 41}, ready=True, ready_token="up",
     ready_gap=4.5, standing_queries=1, swaps=2, last_bars=(Bar(1, 1.0, 2.0, 0.5, 1.5, 10.0),),
 )  # fmt: skip
-QUERY = StandingQuery("q/1", "EUR*", TREND, "change", "trend")
+QUERY = StandingShown("q/1", "EUR*", TREND, "change", "trend", 3, 20_000)
 
 
 def test_sessions_are_listed(service):
@@ -86,7 +86,10 @@ def test_a_standing_query_is_created_where_its_location_says(service):
     )
 
     assert reply.status_code == 201
-    assert reply.json() == {"id": "q/1", "session": "EUR*", "question": TREND, "on": "change", "class": "trend"}
+    assert reply.json() == {
+        "id": "q/1", "session": "EUR*", "question": TREND, "on": "change", "class": "trend",
+        "sessions_evaluated": 3, "sessions_waiting": 20_000,
+    }  # fmt: skip
     assert service.engine.of(StandingPut) == [StandingPut("EUR*", TREND, "change", "q/1")]
     assert service.http.get(reply.headers["location"]).json() == reply.json()
     assert service.engine.of(StandingRequest) == [StandingRequest("q/1")]

@@ -52,6 +52,34 @@ def test_every_session_is_evaluated_at_each_version_and_nobody_loses_cells(
         assert market.engine.sessions[key].ready[TREND].gap == market.expected(key, TREND).gap
 
 
+def progress(bench: Any) -> tuple[int, int]:
+    shown = bench.engine.registration.shown(bench.engine.standing.get("all"))
+    return shown.sessions_evaluated, shown.sessions_waiting
+
+
+def test_it_tells_how_far_it_is(market: Any, make_record: Callable[..., Record]) -> None:
+    count = len(KEYS)
+    market.engine.register(StandingPut("*", TREND, id="all"))
+    assert progress(market) == (0, count)
+    met = [progress(market)]
+    while market.engine.step():
+        met.append(progress(market))
+    assert met == sorted(met), "it goes on only"
+    assert {sum(at) for at in met} == {count}
+    assert len(set(met)) > 3
+    assert progress(market) == (count, 0)
+    bar(market, make_record, *KEYS, run=False)
+    assert market.engine.step()
+    assert progress(market) == (count, count - CELLS), "those with cells were evaluated with their commits"
+    market.engine.drop_session(market.engine.sessions[KEYS[-1]])
+    assert progress(market) == (count - 1, count - CELLS - 1)
+    market.engine.run_until_idle()
+    assert progress(market) == (count - 1, 0)
+    market.engine.unregister("all")
+    market.engine.register(StandingPut("*", "Is there momentum?", id="all"))
+    assert progress(market) == (0, count - 1)
+
+
 def test_a_question_waits_for_one_step_of_it_at_most(market: Any) -> None:
     market.engine.register(StandingPut("*", TREND, id="all"))
     while market.engine.scheduler.waiting(Lane.REFILL) > len(KEYS) // 2 or not market.engine.standing.answers(
@@ -113,7 +141,7 @@ def test_a_restart_serves_whom_it_is_asked_for_first(
     assert bench.engine.sessions[keys[-1]].serving
     assert sum(session.state is SessionState.REBUILDING for session in bench.engine.sessions.values()) > CANDIDATES
     assert isinstance(bench.ask(keys[-1], TREND), Answer)
-    bench.engine.run_until_idle()
+    assert progress(bench) == (count, 0)
     assert newest(bench) == versions(bench)
     assert bench.engine.counters.evictions_total == 0, "it was the first to get cells"
     assert sum(isinstance(event, AnswerChanged) for event in bench.events) == count
