@@ -148,9 +148,9 @@ class Engine:
 
     def _leave(self, handover: Handover) -> None:
         for session in handover.left:
-            self._close(session)
-        for session_id in handover.asleep:
-            self.standing.forget_session(session_id)
+            self._let_go(session)
+        for session_id in (*(session.id for session in handover.left), *handover.asleep):
+            self.standing.hand_over(session_id)
 
     def asleep(self, message: Asleep) -> None:
         """Sessions sleep from now on, or did before: those that are here are let go of as objects. What was told

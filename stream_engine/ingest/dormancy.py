@@ -62,11 +62,12 @@ class Dormancy:
         owned = self._partitions.get(Source(message.topic, message.partition))
         if owned is None or owned.generation != message.generation:
             return
+        gone = set(owned.deleted)  # their windows are still to go
         for sleeper in message.sleepers:
             session = self._sessions.get(sleeper.session)
             row = DormantRow(sleeper.offset + 1, sleeper.at)
             if session is None:
-                if sleeper.at >= 0 and sleeper.session not in owned.waking:
+                if sleeper.at >= 0 and not (sleeper.session in owned.waking or sleeper.session in gone):
                     self._index(owned, sleeper.session, row)
             elif self._falling.get(session.id) == row.version:
                 del self._falling[session.id]

@@ -116,12 +116,15 @@ class Ingest:
         owned = self.partitions.get(Source(message.topic, message.partition))
         if owned is None or owned.generation != message.generation:
             return
+        gone = set(owned.deleted)  # their windows are still to go
         for window in message.windows:
             self._publication.heartbeat()  # hundreds of windows, or of records, take long on a slow machine
             if window.session in owned.waking:
                 self._woken(owned, window)
                 continue
             if window.session in self._sessions or window.session in owned.dormant or not window.bars:
+                continue
+            if window.session in gone:
                 continue
             session = self._open(window.session, owned)
             session.move_to(SessionState.REBUILDING)

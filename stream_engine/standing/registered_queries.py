@@ -108,6 +108,12 @@ class RegisteredQueries:
         for query in self._asked_of.pop(session, ()):
             self._drop(session, query)
 
+    def hand_over(self, session: str) -> None:
+        """Its partition is given up, or taken anew: what was told of it here is of an earlier life."""
+        for answer in self.answers(session, None):
+            self._told.note(answer)
+        self.forget_session(session)
+
     def rest(self, session: str) -> None:
         """It sleeps: what was told of it is kept, and nothing else."""
         self._entries.pop(session, None)

@@ -32,8 +32,10 @@ from stream_engine.model.forward.distribution import Distribution
 from stream_engine.model.render.builder import TokenBuilder
 from stream_engine.session.token_hash import token_hash
 from tests.support.batches import batch_of
+from tests.support.played_windows import PlayedWindows
 
 TOPIC = "market.bars"
+AFTER_S = 100.0
 KEYS = ("A", "B", "C", "D", "E")
 AGENTS = ("agent", "other agent")
 """Pushed sessions with turns."""
@@ -81,9 +83,17 @@ def session_machine(
             self.board = BoardWriter.create(path, board_meta(profile, gate), 64, 64, 1, 60.0)
             # The fake model's header and full path have nothing to do with each other: a budget that lets them.
             risk = RiskSettings(check_share=1.0, budget=0.9, horizon=10**9)
-            options = {"preposition": mode, "step_tokens": step_tokens, "promoted_questions": 1}
+            options = {
+                "preposition": mode,
+                "step_tokens": step_tokens,
+                "promoted_questions": 1,
+                "sleep_after_s": AFTER_S,
+            }
             self.bench = make_bench(board=self.board, risk=risk, **options)
             self.engine = self.bench.engine
+            self.windows, self.now = PlayedWindows(), 1_000.0
+            self.slept: dict[str, tuple[int, list[int]]] = {}
+            self.engine.sleeping.clock = lambda: self.now
             self.picked: list[Check] = []
             self.logs: dict[int, tuple[int, ...]] = {}
             self.finish_check = self.engine.verification.finish
@@ -122,8 +132,13 @@ def session_machine(
                     if entry.key in session.ready:
                         at = (session.id, entry.key, session.version)
                         self.history[at].add(token_hash(session.tokens, entry.tokens))
-            self.engine.ingest.settle()
+            for ack in self.engine.ingest.settle():
+                for window in ack.windows:
+                    self.windows.write(window)
             return moved
+
+        def asleep(self) -> set[str]:
+            return set(self.engine.ingest.partitions.all()[0].dormant)
 
         @rule(key=st.sampled_from(KEYS), count=st.integers(1, 40))
         def append(self, key: str, count: int) -> None:
@@ -226,11 +241,45 @@ def session_machine(
                     assert session.version == version + (len(tokens) <= room)
                     assert session.awaiting_tool is (len(tokens) > room)
 
+        @rule(seconds=st.sampled_from([AFTER_S / 2, 2 * AFTER_S]))
+        def grow_quiet(self, seconds: float) -> None:
+            self.now += seconds
+            self.engine.sleeping.look()
+
+        @rule(heard=st.booleans())
+        def write_and_read_windows(self, heard: bool) -> None:
+            """What was asked before, or by now as well. A session that wakes is the one that fell asleep."""
+            if heard:
+                self.windows.hear(self.engine)
+            before = {key: (s.version, list(s.tokens)) for key, s in self.engine.sessions.items()}
+            self.windows.answer(self.engine)
+            for key in self.asleep() & before.keys():
+                self.slept[key] = before[key]
+            for key in self.engine.sessions.keys() - before.keys():
+                woken = self.engine.sessions[key]
+                assert (woken.version, woken.tokens) == self.slept.pop(key)
+
+        @rule()
+        def sleep_through(self) -> None:
+            """Everybody who may."""
+            self.settle_down()
+            self.now += 2 * AFTER_S
+            self.engine.sleeping.look()
+            self.write_and_read_windows(True)
+            serving = {key for key, session in self.engine.sessions.items() if session.may_sleep}
+            assert not serving - {work.query.session for work in self.engine.scheduler.queries}
+
+        def settle_down(self) -> None:
+            while self.step() or self.engine.ingest.dormancy.waking:
+                self.write_and_read_windows(True)
+
         @rule(key=st.sampled_from((*KEYS, *AGENTS)))
         def delete(self, key: str) -> None:
             session = self.engine.sessions.get(key)
             if session is not None:
                 self.engine.drop_session(session)
+            elif self.engine.drop_sleeper(key):
+                self.slept.pop(key)
 
         @rule(pattern=st.sampled_from(["*", "A"]), question=st.sampled_from(QUESTIONS))
         def stand(self, pattern: str, question: str) -> None:
@@ -249,6 +298,9 @@ def session_machine(
             if start > owned.applied:
                 start = owned.applied
             self.engine.assign(Assign(TOPIC, 0, self.generation, start, start))
+            self.windows.generation = self.generation
+            self.windows.asked.clear()
+            self.windows.restart(self.engine)
             again = self.log[start:]
             if again:
                 batch = batch_of(again, start - 1, last=self.offset - 1, generation=self.generation)
@@ -279,8 +331,7 @@ def session_machine(
             if not hasattr(self, "engine"):
                 return
             self.hand_over()
-            while self.step():
-                pass
+            self.settle_down()
             assert not self.engine.scheduler.checks
             self.valid_slots_are_of_the_live_sequence()
             assert len(self.replies) == self.asked, "every query gets exactly one reply"

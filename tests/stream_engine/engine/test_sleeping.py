@@ -476,3 +476,22 @@ def test_a_restore_wakes_nobody_that_was_not_asked_for(night: Callable[..., Nigh
     window = here.windows.kept["A"][1]
     here.engine.ingest.restore(Restore(TOPIC, 0, 1, (window,)))
     assert here.dormant() == {"A", "B"}
+
+
+@pytest.mark.parametrize("asleep", [True, False])
+def test_one_that_is_deleted_does_not_come_back_while_its_window_is_still_to_go(
+    night: Callable[..., Night], make_record: Callable[..., Record], asleep: bool
+) -> None:
+    here = night()
+    for ack in here.bench.feed([make_record("C", here.end(), 0)], here.end() - 1):
+        for window in ack.windows:
+            here.windows.write(window)
+    if asleep:
+        here.passes()
+        assert here.engine.drop_sleeper("C")
+    else:
+        here.engine.drop_session(here.engine.sessions["C"])
+    here.windows.generation = 2
+    here.engine.assign(Assign(TOPIC, 0, 2, here.end(), here.end()))
+    here.windows.restart(here.engine)
+    assert "C" not in here.dormant() | set(here.engine.sessions)
